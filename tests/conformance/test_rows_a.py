@@ -181,7 +181,7 @@ def test_a6_respond_ends_and_a_string_becomes_a_message() -> None:
         (
             use("echo", text="x"),
             "tool_not_allowed",
-            ["'echo'; it may route to triage, expert, which have it. Allowed tools: pay"],
+            ["'echo'; it may route to triage or expert, which have it. Allowed tools: pay"],
         ),
         (use("pya", text="x"), "tool_not_allowed", ["clerk may not use 'pya'; did you mean 'pay'? Allowed"]),
         (route("ghost"), "route_not_allowed", ["'ghost'", "Allowed routes: triage, expert"]),

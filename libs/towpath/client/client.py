@@ -372,7 +372,7 @@ class Client(ClientResources, RunControls):
         A status that waits for a person is a WaitingGate, which is approved or denied where it is streamed.
         Then, for a run that did not complete and was not cancelled, RunFailedError is raised.
         """
-        from towpath.client.streams import StreamEventBuilder, known_types, raise_if_failed, with_verdicts
+        from towpath.client.streams import StreamEventBuilder, known_types, with_verdicts
 
         found = uuid_of(run_id)
         builder = StreamEventBuilder(found, detailed=detailed, event_types=known_types(event_types))
@@ -380,8 +380,7 @@ class Client(ClientResources, RunControls):
             async for entry in entries:
                 for one in builder.of(entry):
                     yield with_verdicts(one, self.gates)
-        if builder.ended is not None:
-            raise_if_failed(found, builder.ended)
+        builder.raise_if_failed()
 
     async def cancel(self, run_id: UUID | str, reason: str = "") -> ActionDone:
         """Ask a run to stop. It has stopped when its status says so."""

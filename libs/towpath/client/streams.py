@@ -13,9 +13,12 @@ from pydantic import PrivateAttr
 from towpath.client.resources import GateResource
 from towpath.errors import RefusedError, RunFailedError
 from towpath_contracts.base import JsonObject
-from towpath_contracts.events.log import LogEntry, RunFinished
+from towpath_contracts.decisions.request import PlayedScriptEntry
+from towpath_contracts.events.decision_events import DecisionReceived, DecisionRefused, DecisionRequestFailed
+from towpath_contracts.events.log import AnyEvent, LogEntry, RunFinished
 from towpath_contracts.problems.registry import problem
 from towpath_contracts.runs.views import ActionDone
+from towpath_contracts.text import join_sentences
 from towpath_readings.stream.deltas import DeltaEvent
 from towpath_readings.stream.live import (
     BRIEF,
@@ -28,6 +31,7 @@ from towpath_readings.stream.live import (
     StreamEvent,
 )
 from towpath_readings.stream.tree import TreeEntry
+from towpath_readings.unsuccessful_calls import refused_call, summaries_of_unsuccessful
 
 
 class StreamEventBuilder:
@@ -35,6 +39,8 @@ class StreamEventBuilder:
 
     def __init__(self, run_id: UUID, *, detailed: bool, event_types: frozenset[str] | None) -> None:
         self.ended: RunFinished | None = None
+        self._played, self._refused_at = "", ""
+        self._refused: list[str] = []
         self._run_id = run_id
         self._detailed = detailed
         self._event_types = event_types
@@ -48,14 +54,49 @@ class StreamEventBuilder:
                 yield one
             return
         run_id = one.run_id if isinstance(one, TreeEntry) else self._run_id
-        if run_id == self._run_id and isinstance(one.event, RunFinished):
-            self.ended = one.event
+        if run_id == self._run_id:
+            self._hear(one.event)
         stream = self._runs.get(run_id)
         if stream is None:
             stream = self._runs[run_id] = LiveStream(detailed=self._detailed, event_types=self._event_types)
         origin = {"run_id": run_id, "path": one.path} if isinstance(one, TreeEntry) else {}
         for event in stream.of(one):
             yield event.model_copy(update=origin) if origin else event
+
+    def _hear(self, event: AnyEvent) -> None:
+        """Take note of what is told of the run's end."""
+        match event:
+            case RunFinished():
+                self.ended = event
+            case DecisionReceived(script=played):
+                self._played, self._refused_at = _entry(played), ""
+            case DecisionRequestFailed(script=PlayedScriptEntry() as played):
+                self._played = _entry(played)
+            case DecisionRefused():
+                self._refused_at = self._played
+            case _:
+                pass
+        if (why := refused_call(event)) is not None:
+            self._refused.append(f"{self._played}{why}")
+
+    def raise_if_failed(self) -> None:
+        """Raise RunFailedError for a run that has neither completed nor was cancelled.
+
+        Of a script that is exhausted the entries that were refused are told: the first of them is where to begin.
+        """
+        ended = self.ended
+        if ended is None or ended.status in ("completed", "cancelled"):
+            return
+        message = str(ended.final.get("message") or ended.reason)
+        status = "" if ended.status == "failed" else f"{ended.status}, "
+        is_played = ended.reason == "script_exhausted"
+        detail = f"{status}{ended.reason}: {self._refused_at if is_played else ''}{message}"
+        before = summaries_of_unsuccessful(self._refused if is_played else [], [])
+        raise RunFailedError(problem("run_failed", join_sentences(detail, *before), run_id=str(self._run_id)))
+
+
+def _entry(played: PlayedScriptEntry | None) -> str:
+    return "" if played is None else f"entry {played.index + 1} of the script: "
 
 
 def known_types(event_types: Iterable[str] | None) -> frozenset[str] | None:
@@ -68,14 +109,6 @@ def known_types(event_types: Iterable[str] | None) -> frozenset[str] | None:
         known = ", ".join(sorted(EVENT_TYPES))
         raise RefusedError(problem("request_invalid", f"a stream has no {unknown}; it has {known}"))
     return wanted
-
-
-def raise_if_failed(run_id: UUID, ended: RunFinished) -> None:
-    """Raise RunFailedError for a run that neither completed nor was cancelled."""
-    if ended.status in ("completed", "cancelled"):
-        return
-    message = str(ended.final.get("message") or ended.reason)
-    raise RunFailedError(problem("run_failed", f"{ended.status}, {ended.reason}: {message}", run_id=str(run_id)))
 
 
 class WaitingGate(RunStreamStatus):

@@ -3,6 +3,7 @@
 A refusal changes nothing but the next message to the model, and lists every problem of the decision at once.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -90,6 +91,25 @@ def _names(names: tuple[str, ...]) -> str:
     return ", ".join(names) if names else "none"
 
 
+def _either(names: Sequence[str]) -> str:
+    """Return *names* as a choice."""
+    *most, last = names
+    return f"{', '.join(most)} or {last}" if most else last
+
+
+def _may_instead(agent: CompiledAgent) -> str:
+    """Return what an agent may do that may not respond, as the end of a sentence.
+
+    Of one with tools and routes it is told as logs have it that were written long ago: their facts still give them.
+    """
+    tools, routes = agent.equipped_tools, agent.allowed_routes
+    if tools and routes:
+        return f". Use a tool ({_names(tools)}) or route to ({_names(routes)})"
+    if not tools and not routes:
+        return "; it has no tools and no routes"
+    return f"; it may use {_either(tools)}" if tools else f"; it may route to {_either(routes)}"
+
+
 def _route(
     agent: CompiledAgent, decision: RouteToAgent, routes: tuple[str, ...]
 ) -> TransferInstruction | DecisionRefusal:
@@ -106,8 +126,7 @@ def _respond(state: RunState, agent: CompiledAgent, decision: Respond) -> Finish
     if not agent.allow_respond:
         return DecisionRefusal(
             code="respond_not_allowed",
-            feedback=f"{agent.key} may not respond. Use a tool ({_names(agent.equipped_tools)}) or route to "
-            f"({_names(agent.allowed_routes)}).",
+            feedback=f"{agent.key} may not respond{_may_instead(agent)}.",
         )
     schema, payload = state.created.response_schema, decision.action_details.payload
     hands_over = handoff_of(state) is not None and handoff_name_in(payload, routes_of(state)) is not None
@@ -126,7 +145,9 @@ def _tool_not_allowed(state: RunState, agent: CompiledAgent, name: str) -> str:
     if name not in state.snapshot.all_tools:
         hint = suggest_name(name, agent.equipped_tools, otherwise=hint)
     elif routes := [key for key in agent.allowed_routes if name in state.snapshot.agents[key].equipped_tools]:
-        hint = f"; it may route to {_names(tuple(routes))}, which {'has' if len(routes) == 1 else 'have'} it."
+        hint = f"; it may route to {_either(routes)}, which {'has' if len(routes) == 1 else 'have'} it."
+        if not agent.equipped_tools:
+            return f"{agent.key} may not use {name!r}{hint}"
     return f"{agent.key} may not use {name!r}{hint} Allowed tools: {_names(agent.equipped_tools)}."
 
 

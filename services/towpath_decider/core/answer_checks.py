@@ -19,7 +19,7 @@ from towpath_contracts.json_schema import schema_faults, unusable_schema
 from towpath_contracts.problems.foreign_fields import meant_field
 from towpath_contracts.problems.input_faults import located_message
 from towpath_contracts.problems.near_names import suggest_name
-from towpath_decider.core.answers import Check, RefusedAnswer
+from towpath_decider.core.answers import WHOLE_ANSWER, Check, RefusedAnswer
 
 MAX_ERRORS = 5
 """Problems named to the model at once."""
@@ -113,14 +113,16 @@ def _describe_errors(error: ValidationError) -> str:
 def _describe_entry(entry: Any) -> str:
     if entry["type"] == "extra_forbidden" and entry["loc"][:2] == _CALL_PLACE:
         own = meant_field(str(entry["loc"][-1]), _CALL_FIELDS)
-        return f"{located_message(entry, 'answer')}; here it is {own}" if own else located_message(entry, "answer")
+        return (
+            f"{located_message(entry, WHOLE_ANSWER)}; here it is {own}" if own else located_message(entry, WHOLE_ANSWER)
+        )
     if entry["type"] != "union_tag_invalid":
-        return located_message(entry, "answer")
+        return located_message(entry, WHOLE_ANSWER)
     wrong, known = str(entry["ctx"]["tag"]), _QUOTED.findall(entry["ctx"]["expected_tags"])
     hint = suggest_name(wrong, known, shown=str)
     there = f"{hint} There" if hint else "; there"
     field = entry["ctx"]["discriminator"].strip("'")
-    place = ".".join(str(part) for part in entry["loc"]) or "answer"
+    place = ".".join(str(part) for part in entry["loc"]) or WHOLE_ANSWER
     return f"{place}: no {field} is called {wrong[:MAX_NAME_CHARS]!r}{there} are {', '.join(known)}"
 
 

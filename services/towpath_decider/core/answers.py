@@ -14,6 +14,9 @@ from pydantic_core import from_json
 from towpath_contracts.base import JsonObject
 from towpath_contracts.strict_json import MAX_VALUE_DEPTH, json_fault
 
+WHOLE_ANSWER = "answer"
+"""How an answer is called as the place of what is wrong with it."""
+
 MAX_CANDIDATES = 16
 """Places in a text where an object is looked for; a model that writes prose rarely opens more braces than this."""
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.request import Cost, PlayedScriptEntry, Usage
-from towpath_decider.core.answers import AcceptedAnswer, Check, RefusedAnswer, read_answer
+from towpath_decider.core.answers import WHOLE_ANSWER, AcceptedAnswer, Check, RefusedAnswer, read_answer
 from towpath_decider.core.prompt import Prompt
 from towpath_decider.core.turns import NOTHING_SAID, ConversationTurn
 from towpath_decider.core.usage import NO_USAGE, NOTHING
@@ -142,7 +142,7 @@ def converse(prompt: Prompt, check: Check, max_calls: int = 0, attached: Mapping
                     return Answered(value=read.value)
                 reason = _reason(reply, read)
                 if question.repairs or calls == max_calls:
-                    return GaveUp(code=INVALID_OUTPUT, message=_unreadable(reason, reply.text, question.repairs))
+                    return GaveUp(code=INVALID_OUTPUT, message=_unreadable(reason, reply, question.repairs))
                 question = _repair(question, reply.text, reason)
             case ModelCallFailure():
                 failures.append(reply)
@@ -179,7 +179,11 @@ def _reason(reply: ModelReply, refused: RefusedAnswer) -> str:
     return f"{CUT_OFF if reply.cut_off else ''}{refused.reason}"
 
 
-def _unreadable(reason: str, text: str, repairs: int) -> str:
+def _unreadable(reason: str, reply: ModelReply, repairs: int) -> str:
+    """Return why the *reply* can't be used; whoever wrote a script has its text, which no model wrote."""
+    if reply.script is not None:
+        return reason.removeprefix(f"{WHOLE_ANSWER}: ")
+    text = reply.text
     preview = text if len(text) <= PREVIEW_CHARS else text[: PREVIEW_CHARS - 1] + "…"
     return f"{reason} ({'after one repair ' if repairs else ''}the model wrote: {preview!r})"
 

@@ -117,8 +117,9 @@ def exhaustion_message(entries: int, agent_key: str, feedback: Sequence[str], mi
         return f"{message}, and entries for agent {misspelled!r}, which has not decided; did you mean {agent_key!r}?"
     if not feedback:
         return f"{message}: add what it does next"
-    cure = "mend that entry, or add what comes after it"
-    return f"{message}, whose last entry was refused: {cure}. It was refused for this: {_why_again(feedback[-1])}"
+    why = _why_again(feedback[-1])
+    why = why if why.endswith((".", "?", "!", "…")) else f"{why}."
+    return f"{why} Mend that entry, or add what comes after it: {message}"
 
 
 def _why_again(feedback: str) -> str:

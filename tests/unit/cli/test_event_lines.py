@@ -212,18 +212,20 @@ def test_why_a_decision_failed_is_told_whole_and_once() -> None:
 
 
 def test_an_entry_of_a_script_that_was_refused_is_named_and_why_is_not_told_again() -> None:
-    why = "triage may not respond"
+    why, cure = "triage may not respond", "entry, or add what comes after it: nothing is left"
     answer = {**STEP, "request_id": CALL}
     played = ev.DecisionReceived(
         **answer, decision={}, model="scripted:task", script=PlayedScriptEntry(queue="*", index=1)
     )
     again = ev.DecisionRefused(**STEP, code="respond_not_allowed", feedback=why)
     ended = ev.DecisionRequestFailed(
-        **answer, code="script_exhausted", message=f"nothing is left: add what comes after it. It was refused: {why}"
+        **answer,
+        code="script_exhausted",
+        message=f"{why}. Mend that {cure}",
     )
     assert shown(played, again, ended) == [
         f"· billing asked again: respond_not_allowed entry 2 of the script: {why}",
-        "✕ billing no decision: script_exhausted entry 2 of the script: nothing is left: add what comes after it",
+        f"✕ billing no decision: script_exhausted entry 2 of the script: mend that {cure}",
     ]
     file = ToldCauses(ScriptFile("s.json", [1, 2], "[1,\n2]"))
     told = [line.note for event in (played, again) for line in EventFormatter(causes=file).lines(event)]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 from tests.support.decider.decisions import RESPOND, as_text, check_decision, context
 
-from towpath_contracts.decisions.request import Cost, Usage
+from towpath_contracts.decisions.request import Cost, PlayedScriptEntry, Usage
 from towpath_decider.core.conversation import (
     MAX_WAIT_S,
     Answered,
@@ -82,6 +82,15 @@ def test_a_second_malformed_answer_is_invalid_output() -> None:
     assert isinstance(result, GaveUp)
     assert result.code == "invalid_output"
     assert "no idea" in result.message
+
+
+def test_of_a_script_that_can_t_be_used_it_is_said_what_is_wrong_and_no_model_is_said_to_have_written_it() -> None:
+    played = PlayedScriptEntry(queue="*", index=0)
+    entry = ModelReply(text='{"action": "USETOOL"}', usage=Usage(), cost=NOTHING, script=played)
+    _, _, result = play(entry, entry)
+    assert isinstance(result, GaveUp)
+    assert result.message.startswith("no action is called 'USETOOL'; did you mean USE_TOOL? There are ")
+    assert "model" not in result.message and "repair" not in result.message
 
 
 def test_an_empty_answer_is_named_in_words_for_the_model() -> None:

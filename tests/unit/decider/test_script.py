@@ -28,15 +28,14 @@ def test_entries_are_played_in_order_from_the_cursors() -> None:
 def test_who_reads_that_nothing_is_left_learns_what_the_agent_was_asked_again_about() -> None:
     fault = "Your last answer was not a valid decision: answer: no action is called 'USETOOL'; did you mean USE_TOOL?"
     assert exhaustion_message(1, "triage", ("an older one", fault)) == (
-        "the script of 1 entry has nothing left for agent triage, whose last entry was refused: mend that entry, or "
-        "add what comes after it. It was refused for this: "
-        "answer: no action is called 'USETOOL'; did you mean USE_TOOL?"
+        "answer: no action is called 'USETOOL'; did you mean USE_TOOL? Mend that entry, or add what comes after it: "
+        "the script of 1 entry has nothing left for agent triage"
     )
     assert exhaustion_message(2, "triage", ()).endswith(
         "of 2 entries has nothing left for agent triage: add what it does next"
     )
-    assert exhaustion_message(1, "triage", ("x" * 401,)).endswith(" " + "x" * 399 + "…")
-    assert exhaustion_message(1, "triage", ("x" * 400,)).endswith(" " + "x" * 400)
+    assert exhaustion_message(1, "triage", ("x" * 401,)).startswith("x" * 399 + "… Mend that entry")
+    assert exhaustion_message(1, "triage", ("x" * 400,)).startswith("x" * 400 + ". Mend that entry")
 
 
 def test_entries_for_an_agent_of_a_near_name_are_told_to_who_has_none() -> None:

@@ -218,11 +218,11 @@ class RunFollower:
         told = end.status != "completed" and answer == causes.ended
         if not told:
             self.out.write(f"\n{answer}")
+        for line in summaries_of_unsuccessful(self._refused, self._failed):
+            print_notice(one_line(line))
         if not self.out.for_people and end.status != "completed":
             why = causes.placed(answer) if told else answer
             print_notice(f"run {end.status} ({one_line(end.reason)}): {one_line(why)}")
-        for line in summaries_of_unsuccessful(self._refused, self._failed):
-            print_notice(one_line(line))
 
 
 async def ask_at_gate(client: Client, gate: GateOpened, out: OutputPrinter) -> None:

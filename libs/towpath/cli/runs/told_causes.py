@@ -16,6 +16,9 @@ TASK_SCRIPT = "scripted:task"
 LEAST_QUOTED = 200
 """Characters of what was told before by which a longer text is known to repeat it: the end may be cut there."""
 
+_CURE = " Mend that entry"
+"""How the sentence begins that says what to do, behind why the last entry of a script was refused."""
+
 
 @dataclass(slots=True)
 class ToldCauses:
@@ -46,11 +49,12 @@ class ToldCauses:
         self.ended = self._failed = event.message
         self.place = self._place(event.script, event.model)
         again = event.message.find(self._refused[:LEAST_QUOTED]) if self._refused else -1
-        if again < 1:
+        cure = event.message.rpartition(_CURE)[2]
+        if again < 0 or cure == event.message:
             self._told_at.add(self.place)
             return self.placed(event.message)
         self.place = self._refused_at
-        return self.placed(event.message[:again].rpartition(". ")[0])
+        return self.placed(f"mend that entry{cure}")
 
     def of_refusal(self, event: DecisionRefused) -> str:
         """Return why an agent was asked again; nothing where the line above says it."""

@@ -77,12 +77,12 @@ RUN_EXAMPLES = {
     ),
     "run_failed": ProblemExample(
         "A program waited for the answer, and the run failed, timed out, or was stopped on the way.",
-        "failed, script_exhausted: the script of 1 entry has nothing left for agent triage: add what it does next →"
+        "script_exhausted: the script of 1 entry has nothing left for agent triage: add what it does next →"
         " `towpath runs show 7c1e`",
     ),
     "answer_missing": ProblemExample(
         "A client of OpenAI, A2A or NATS agents asked, and its run ended without an answer.",
-        "failed, model_unauthorized: no key for OpenAI: set OPENAI_API_KEY, and start the platform again → "
+        "model_unauthorized: no key for OpenAI: set OPENAI_API_KEY, and start the platform again → "
         "`towpath runs show 7c1e`",
     ),
     "answer_replaced": ProblemExample(
