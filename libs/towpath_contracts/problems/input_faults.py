@@ -321,6 +321,10 @@ WRONG_TYPES = {
 
 _LETTERS = re.compile(r"^String should match pattern '\^\[a-zA-Z0-9\]\[a-zA-Z0-9(\S*)\]\{0,(\d+)\}\$'$")
 
+_COUNT = re.compile(
+    r"^(?:Tuple|List|Set|Frozenset|Dictionary) should have at (least|most) (\d+) items? after validation"
+)
+
 
 def in_plain_words(details: Iterable[ProblemDetail]) -> tuple[ProblemDetail, ...]:
     """Return *details* in the words of who writes files, where pydantic has those of who writes programs."""
@@ -335,6 +339,9 @@ def _plain(one: ProblemDetail) -> str:
             f"a name belongs here: letters, digits and {' '.join(name[1])}, beginning with a letter or digit, "
             f"at most {longest} characters"
         )
+    if count := _COUNT.match(one.detail):
+        belong = "belongs" if count[2] == "1" else "belong"
+        return f"at {count[1]} {counted(int(count[2]), 'entry', 'entries')} {belong} here"
     return plain_bound(WRONG_TYPES.get(one.code, one.detail))
 
 

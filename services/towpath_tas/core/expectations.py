@@ -20,6 +20,7 @@ from towpath_contracts.problems.registry import ProblemDetail
 from towpath_contracts.tools.access import RuleEvaluation
 from towpath_contracts.tools.grants import grant_chain
 from towpath_contracts.tools.violations import DenialCode
+from towpath_readings.yaml_lines import LineNumbers
 from towpath_tas.core.authorization_query import AuthorizationQuery
 from towpath_tas.core.policy.conditions import ConditionCompiler, ConditionContext
 from towpath_tas.core.policy.grants import granted
@@ -64,12 +65,12 @@ def read_expectations(text: str) -> ParsedPolicyTestFile:
     if not isinstance(written, Mapping):
         detail = "a test is a mapping; start with 'kind: PolicyTest'"
         return ParsedPolicyTestFile(problems=(ProblemDetail(code="kind", detail=detail),))
-    lines = _lines(root)
+    lines, numbers = _lines(root), LineNumbers(root)
     try:
         found = PolicyTest.model_validate(dict(written))
     except ValidationError as error:
         details = in_words_of_a_file(details_of(error, PolicyTest), written)
-        return ParsedPolicyTestFile(problems=tuple(_placed(one, lines) for one in details))
+        return ParsedPolicyTestFile(problems=tuple(_placed(one, numbers) for one in details))
     return ParsedPolicyTestFile(found=found, lines=lines)
 
 
@@ -126,8 +127,7 @@ def _lines(root: yaml.Node | None) -> tuple[int, ...]:
     return tuple(node.start_mark.line + 1 for node in listed[0].value)
 
 
-def _placed(one: ProblemDetail, lines: Sequence[int]) -> ProblemDetail:
-    _, field, place, *_ = f"{one.pointer}///".split("/")
-    if field != "cases" or not place.isdecimal() or int(place) >= len(lines):
-        return one
-    return one.model_copy(update={"detail": f"line {lines[int(place)]}: {one.detail}"})
+def _placed(one: ProblemDetail, numbers: LineNumbers) -> ProblemDetail:
+    key = one.pointer.rpartition("/")[2]
+    named = f"{key}: " if key and not key.isdecimal() and key not in one.detail else ""
+    return one.model_copy(update={"detail": f"line {numbers.of(one.pointer)}: {named}{one.detail}"})

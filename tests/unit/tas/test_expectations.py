@@ -90,6 +90,8 @@ def test_a_file_is_read_with_the_lines_of_its_cases() -> None:
         ("kind: PolicyTest\ncases: []", "at least 1"),
         ("kind: PolicyTest\ncases:\n  - {tool: a, verdict: alow}\n", "line 3"),
         ("kind: PolicyTest\ncases:\n\n  - {tool: a, verdict: allow, toool: b}\n", "line 4"),
+        ("kind: PolicyTest\n\ncases: []\n", "line 3: cases: at least 1 entry belongs here"),
+        ("kind: PolicyTest\ncases:\n  - tool: a\n    verdict: allow\n    toool: b\n", "line 5: there is no field"),
         ("kind: PolicyTest\ncases:\n  - {tool: a, who: {agnet: b}, verdict: allow}\n", "line 3"),
         ("kind: PolicyTest\n\tcases: 1", "not YAML"),
     ],

@@ -25,6 +25,7 @@ from towpath_contracts.problems.registry import ProblemDetail, ProblemError, pro
 Flag = Annotated[bool, Parameter(negative="")]
 MAX_FILE_BYTES = 4_000_000
 Row = dict[str, Any]
+_NO_TEST = "The policy test can't be read"
 _REMEDY = "Correct the file at the line that is named, and test again."
 
 
@@ -197,5 +198,6 @@ def _checked(answer: Row, test: Path, policy: Path | None) -> Row:
         placed = tuple(
             one.model_copy(update={"detail": locate_fault(str(where), one.detail, one.pointer)}) for one in found
         )
-        raise ProblemError(problem("policy_invalid", tell_faults(placed), errors=placed, remedy=_REMEDY))
+        refused = problem("policy_invalid", tell_faults(placed), errors=placed, remedy=_REMEDY)
+        raise ProblemError(refused if where == policy else refused.model_copy(update={"title": _NO_TEST}))
     return answer
