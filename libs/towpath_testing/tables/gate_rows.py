@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from towpath_contracts.runs.run_control import NO_QUESTIONS
+from towpath_testing.tables.run_table import RunTable
 from towpath_testing.tables.table_database import TableSession
 
 Row = dict[str, Any]
@@ -44,7 +45,7 @@ class GateTable(dict[UUID, Row]):
 class GateRows:
     """Reads the gates that `RunRows` holds."""
 
-    runs: dict[UUID, Row]
+    runs: RunTable
     gates: GateTable
 
     def list_gates(
