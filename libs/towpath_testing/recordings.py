@@ -1,7 +1,8 @@
 """Recorded answers of models: written while a provider answers, and said again without one.
 
 A line of the file is one answer with the digest of what was asked: model, settings, conversation and tools. Ids that
-the platform draws differ from run to run, so both sides count them in the order in which they appear. Neither the
+the platform draws differ from run to run, so both sides count them in the order in which they appear; how long a call
+took, and the marks of fences, which are digests of texts with ids and times, count for nothing. Neither the
 question nor a header is written, and every known secret is removed from the answer. What no line answers is a failure
 that says so: a replay asks nobody.
 """
@@ -30,6 +31,10 @@ SHOWN_CHARS = 200
 """How much of a question's end is shown where no answer to it was recorded."""
 
 _ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<=call_)[0-9a-f]{32}")
+_MARK = re.compile(r"(?<=<<<)(\w+) [0-9a-f]{16}(?=>>>)")
+_TOOK = re.compile(r'(?<!\\)(\\"duration_ms\\":)\d+')
+"""In the log that a prompt shows; deeper in a text it is what a tool has said."""
+
 _COUNTED = re.compile(r"\{id (\d+)\}")
 
 
@@ -78,7 +83,8 @@ def asked_question(request: DecisionRequest, question: ModelQuestion, *, tools: 
             ids.append(plain)
         return f"{{id {ids.index(plain)}}}"
 
-    return AskedQuestion(digest_text(_ID.sub(count, text)), tuple(ids))
+    same = _TOOK.sub(r"\1", _MARK.sub(r"\1", _ID.sub(count, text)))
+    return AskedQuestion(digest_text(same), tuple(ids))
 
 
 def _turn(turn: JsonObject) -> JsonObject:

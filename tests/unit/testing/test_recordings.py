@@ -1,5 +1,6 @@
 """A model's answers are recorded while a provider gives them, and said again without one, never by one."""
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,32 @@ async def test_what_was_recorded_is_said_again_without_a_key(
     assert again.view.usage is not None
     assert again.view.usage.output_tokens == 2 * OUTPUT_TOKENS
     assert len(asked.seen) == count
+
+
+async def test_a_log_in_a_prompt_has_other_ids_times_and_fences_each_time(
+    asked: GeminiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delays = [0.0, 0.02]
+
+    @tool(name="orders.find", effect_class="pure")
+    async def find_later(order_id: str) -> str:
+        """Look an order up."""
+        await asyncio.sleep(delays.pop(0))
+        return order_id
+
+    prompt = "Answer. {tools} {tool_history}"
+    desk = Network("desk", agents=[Agent("desk", prompt=prompt, tools=[find_later], can_respond=True, default=True)])
+
+    async def logged(model: Any) -> str:
+        async with harness(desk, policy=POLICY, tools=[find_later], model=model) as h:
+            result = await (await h.run("Where is 8812?")).result(TIMEOUT)
+        return f"{result.status} {result.view.message}"
+
+    kept = tmp_path / "answers.jsonl"
+    first = await logged(live(MODEL, record=kept))
+    assert any("duration_ms" in json.dumps(seen.body) for seen in asked.seen)
+    forget_key(monkeypatch)
+    assert await logged(replay(kept, MODEL)) == first == "completed "
 
 
 async def test_calls_that_a_model_made_natively_are_said_again(
