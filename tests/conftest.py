@@ -118,6 +118,8 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     if all(test for _, _, test in places):
         return 0
     paths = [Path(config.invocation_params.dir, path).resolve() for path, _, _ in places]
+    if all(path.is_relative_to(PAGES) for path in paths):
+        return 0  # they share a platform, which takes longer to start than most pages to be run
     if not all(path.is_relative_to(UNIT) for path in paths):
         return PROCESSES
     few = len(paths) <= FEW_FILES and all(path.is_file() for path in paths)
@@ -253,6 +255,7 @@ async def _connected(dsn: str) -> "AsyncIterator[asyncpg.Connection[asyncpg.Reco
         await connection.close()
 
 
+PAGES = Path(__file__).parent / "e2e" / "pages"
 SLOW = (
     "attacks/test_attacks.py",
     "e2e/faults/test_kills.py",
@@ -260,6 +263,7 @@ SLOW = (
     "simulation/test_worlds.py",
     "browser/test_console.py",
     "e2e/faults/test_standstill.py",
+    "e2e/pages/test_pages_of_agents.py",
     "e2e/faults/test_servers.py",
     "integration/embedded/test_whole_platform.py",
     "e2e/test_erased_runs.py",
@@ -291,7 +295,10 @@ SLOW = (
 )
 """Modules of long tests, the longest first: one that is begun last keeps a single process busy after all others."""
 
-TOGETHER = {"e2e/cli/test_cli_tree.py": "e2e/cli/test_cli_platform.py"}
+TOGETHER = {
+    "e2e/cli/test_cli_tree.py": "e2e/cli/test_cli_platform.py",
+    **{f"e2e/pages/{path.name}": "e2e/pages/test_pages_of_agents.py" for path in PAGES.glob("test_*.py")},
+}
 """Modules that share what the other one has started, and so run in the same process."""
 
 

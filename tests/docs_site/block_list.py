@@ -14,6 +14,10 @@ from tests.docs_site.left_blocks import LEFT
 
 _OF_AGENTS = "tests/e2e/pages/test_pages_of_agents.py"
 _OF_COMMANDS = "tests/e2e/pages/test_pages_of_commands.py"
+_OF_RUNS = "tests/e2e/pages/test_pages_of_runs.py"
+_OF_OPERATIONS = "tests/e2e/pages/test_pages_of_operations.py"
+_OF_EXAMPLES = "tests/e2e/pages/test_pages_of_examples.py"
+_OF_PROJECTS = "tests/e2e/pages/test_pages_of_projects.py"
 _OF_RIGHTS = "tests/e2e/pages/test_pages_of_rights.py"
 PLAYED_BY = {
     **dict.fromkeys(
@@ -27,19 +31,44 @@ PLAYED_BY = {
     "docs/projects.md": _OF_COMMANDS,
     "docs/guides/approvals-in-chat.md": _OF_COMMANDS,
     "docs/guides/openai.md": _OF_COMMANDS,
+    "docs/guides/coming-from.md": _OF_COMMANDS,
+    "docs/guides/javascript-nats.md": _OF_OPERATIONS,
+    "docs/guides/three-machines.md": _OF_OPERATIONS,
     "docs/agents.md": _OF_AGENTS,
     "docs/networks.md": _OF_AGENTS,
     "docs/swarms.md": _OF_AGENTS,
     "docs/conversations.md": _OF_AGENTS,
     "docs/models.md": _OF_AGENTS,
     "docs/plans.md": _OF_AGENTS,
+    "docs/runs.md": _OF_RUNS,
+    "docs/operations.md": _OF_OPERATIONS,
+    **dict.fromkeys(
+        (f"docs/{name}.md" for name in ("backup-and-restore", "evaluation", "guides/deploying", "guides/upgrading")),
+        _OF_PROJECTS,
+    ),
+    "docs/tools.md": _OF_PROJECTS,
+    **dict.fromkeys(
+        (
+            *(
+                f"examples/{name}/README.md"
+                for name in ("background_review", "base_agent", "document_pipeline", "goal")
+            ),
+            *(f"examples/{name}/README.md" for name in ("policies", "research_team", "self_planning", "support")),
+            *("README.md", "docs/tutorial.md"),
+        ),
+        _OF_EXAMPLES,
+    ),
 }
 """The test that runs every block of a page, apart from those that `LEFT` has."""
 
 GENERATED = "docs/reference/"
 
 
-KINDS = {"sh": "parsed", "python": "typed", "yaml": "loaded", "json": "loaded", "http": "loaded"}
+KINDS = {
+    "sh": "parsed",
+    "python": "typed",
+    **dict.fromkeys(("yaml", "json", "http", "ini", "nats", "sql"), "loaded"),
+}
 """How a block that is not run is held, by its language; others are shown and read by nothing."""
 
 

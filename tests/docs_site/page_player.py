@@ -7,6 +7,7 @@ for, and what is there when a block begins; the blocks themselves are taken from
 import ast
 import asyncio
 import contextlib
+import functools
 import inspect
 import json
 import os
@@ -29,8 +30,8 @@ from towpath.cli import main
 from towpath.cli.app import make_app
 from towpath_embedded.__main__ import app as up_app
 
-COMMAND_S = 30
-"""How long a command may take: one that waits for somebody would wait for ever."""
+COMMAND_S = 300
+"""How long a block may take on a busy machine: a command that waits for somebody would wait for ever."""
 
 FETCHING = {"pip", "npm"}
 """What fetches packages is not started: nothing in the tests asks a registry."""
@@ -46,10 +47,11 @@ class Said(NamedTuple):
 class PagePlayer:
     """The blocks of a page that are still to be run."""
 
-    def __init__(self, page: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def __init__(self, page: str, capfd: pytest.CaptureFixture[str]) -> None:
         self.page = page
         self.left = played_blocks(page)
-        self._capsys = capsys
+        self._capfd = capfd
+        self._exported: list[tuple[str, str]] = []
 
     def ahead(self, language: str) -> CodeBlock:
         """Return the next block in *language*, before others that need it."""
@@ -89,14 +91,18 @@ class PagePlayer:
             said.append(Said(tuple(words), out))
         return said
 
-    def python(self, address: str = "", **names: Any) -> dict[str, Any]:
-        """Run the next block as a program that may await; `client` is one of the platform at *address*."""
+    def python(self, address: str = "", in_place: Mapping[str, str] | None = None, **names: Any) -> dict[str, Any]:
+        """Run the next block as a program that may await; `client` is one of the platform at *address*.
+
+        *in_place* has other texts in the place of those that are of another machine.
+        """
         block = self.take("python")
+        text = functools.reduce(lambda text, pair: text.replace(*pair), (in_place or {}).items(), block.text)
         module = types.ModuleType(f"page_{block.line}")
         sys.modules[module.__name__] = module
         found = vars(module)
         found.update(names)
-        code = compile(block.text, block.place, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        code = compile(text, block.place, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
         if not code.co_flags & inspect.CO_COROUTINE:
             exec(code, found)
             return found
@@ -106,7 +112,8 @@ class PagePlayer:
                 found.setdefault("client", client)
                 await eval(code, found)
 
-        asyncio.run(run())
+        with in_time():
+            asyncio.run(run())
         return found
 
     def request(self, given: Mapping[str, str]) -> dict[str, Any]:
@@ -158,9 +165,12 @@ class PagePlayer:
         return 0, ""
 
     def _run(self, command: ShellCommand) -> tuple[int, str]:
-        self._capsys.readouterr()
+        self._capfd.readouterr()
         if command.words[0] == "cd":
             os.chdir(command.words[1])
+            return 0, ""
+        if command.words[0] == "export":
+            self._exported += [(name, value) for name, _, value in (one.partition("=") for one in command.words[1:])]
             return 0, ""
         if command.words[0] in FETCHING:
             return 0, ""
@@ -171,13 +181,13 @@ class PagePlayer:
             return 0, ""
         if command.words[0] == "towpath":
             with in_time(), pytest.MonkeyPatch.context() as patch:
-                for name, value in command.variables:
+                for name, value in (*self._exported, *command.variables):
                     patch.setenv(name, value)
                 code = main(command.words[1:]) or 0
-            shown = self._capsys.readouterr()
+            shown = self._capfd.readouterr()
         else:
             path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-            environment = {**os.environ, "PATH": path, **dict(command.variables)}
+            environment = {**os.environ, "PATH": path, **dict((*self._exported, *command.variables))}
             done = subprocess.run(
                 command.words, env=environment, capture_output=True, text=True, check=False, timeout=COMMAND_S
             )

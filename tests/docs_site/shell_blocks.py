@@ -46,7 +46,7 @@ def _command(words: list[str], into: str, left: dict[str, list[str]]) -> Iterato
     variables = []
     while words and _VARIABLE.match(words[0]):
         name, _, value = words[0].partition("=")
-        variables.append((name, value))
+        variables.append((name, left[value][0] if value in left else value))
         words = words[1:]
     if words:
         bare = [word.removeprefix("[").removesuffix("]") if _is_optional(word) else word for word in words]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.docs_site.page_player import COMMAND_S, PagePlayer, in_time
+from tests.support.places import EXAMPLES
 from tests.support.platform.pages_platform import PagesPlatform, pages_platform
 
 from towpath import SyncClient
@@ -29,16 +30,16 @@ def served() -> Iterator[PagesPlatform]:
 class World:
     """What is there when a page begins: a platform with the sample, and what a test adds to it."""
 
-    def __init__(self, platform: PagesPlatform, capsys: pytest.CaptureFixture[str]) -> None:
+    def __init__(self, platform: PagesPlatform, capfd: pytest.CaptureFixture[str]) -> None:
         self.platform = platform
-        self._capsys = capsys
+        self._capfd = capfd
 
     def ask(self, *words: str) -> Any:
         """Return the document that a command prints."""
-        self._capsys.readouterr()
+        self._capfd.readouterr()
         with in_time():
             code = main([*words, "-o", "json"])
-        shown = self._capsys.readouterr()
+        shown = self._capfd.readouterr()
         assert code == 0, shown
         return json.loads(shown.out)
 
@@ -50,6 +51,10 @@ class World:
             members[0]["is_default"] = True
         Path(f"{name}.network.json").write_text(json.dumps(spec), "utf-8")
         self.ask("networks", "publish", f"{name}.network.json")
+
+    def publish_sample(self) -> None:
+        """Publish the sample's network again, in the place of a page's with the same name."""
+        self.ask("networks", "publish", str(EXAMPLES / "support" / "network.yaml"))
 
     def ended(self, message: str = "Where is order 8811?") -> str:
         """Return a run of the sample that has ended."""
@@ -87,9 +92,9 @@ class World:
 
 
 @pytest.fixture
-def world(served: PagesPlatform, capsys: pytest.CaptureFixture[str]) -> World:
+def world(served: PagesPlatform, capfd: pytest.CaptureFixture[str]) -> World:
     """The platform for a test's own commands, with the policy that it began with."""
-    found = World(served, capsys)
+    found = World(served, capfd)
     found.ask("policy", "apply", str(served.data.parent / "policy.yaml"))
     return found
 
@@ -99,13 +104,13 @@ def play(
     served: PagesPlatform,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    capfd: pytest.CaptureFixture[str],
 ) -> Iterator[Play]:
     """Begin a page; every block of it has to be run until the test ends."""
     begun: list[PagePlayer] = []
 
     def begin(page: str) -> PagePlayer:
-        begun.append(PagePlayer(page, capsys))
+        begun.append(PagePlayer(page, capfd))
         return begun[-1]
 
     monkeypatch.setenv("TOWPATH_SERVER", served.address)

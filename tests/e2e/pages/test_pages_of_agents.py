@@ -47,6 +47,9 @@ def test_agents(play: Play, world: World, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_networks(play: Play, world: World) -> None:
     page = play("docs/networks.md")
+    world.ask("networks", "publish", str(page.file("yaml", "support.yaml")))
+    assert world.ask("run", "support", "Refund order 8812")["status"] == "completed"
+    world.publish_sample()
     asked = page.python(world.platform.address, today=lambda: "Saturday")
     assert asked["view"].text == "Noted."
     shown = page.take("text").text

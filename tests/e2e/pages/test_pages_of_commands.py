@@ -4,7 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.docs_site.code_blocks import blocks_of
 from tests.e2e.pages.conftest import Play, World
+from tests.support.places import ROOT
 
 
 def test_cli(play: Play, world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -36,10 +38,22 @@ def test_storage(play: Play) -> None:
     play("docs/storage.md").shell()
 
 
-def test_projects(play: Play) -> None:
-    play("docs/projects.md").shell()
+def test_projects(play: Play, world: World) -> None:
+    page = play("docs/projects.md")
+    with world.approving():
+        page.shell()
+    page.shell()
 
 
 def test_guides_of_chats_and_clients(play: Play, world: World) -> None:
     play("docs/guides/approvals-in-chat.md").shell()
-    play("docs/guides/openai.md").shell({"GATE_ID": world.waiting()[1]})
+    page = play("docs/guides/openai.md")
+    page.shell()
+    page.shell({"GATE_ID": world.waiting()[1]})
+
+
+def test_coming_from_another_framework(play: Play) -> None:
+    page = play("docs/guides/coming-from.md")
+    (program,) = [block.text for block in blocks_of(ROOT / page.page) if block.name == "weather.py"]
+    Path("weather.py").write_text(program, "utf-8")
+    page.shell()

@@ -7,6 +7,7 @@ Models answer what `ANSWERS` has for a text of the request, and otherwise that t
 import asyncio
 import contextlib
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -24,7 +25,7 @@ from tests.support.decider.model_servers import KEY, OpenAi
 from tests.support.places import EXAMPLES, ROOT
 from tests.support.waiting import eventually
 
-from towpath.agents.operations import AnyMove, respond, route
+from towpath.agents.operations import AnyMove, execute_tool, respond, route
 from towpath.testing import script
 from towpath_embedded.network_folder import NetworkFolderPublisher
 from towpath_embedded.platform import Platform
@@ -38,9 +39,11 @@ def _entry(move: AnyMove) -> dict[str, Any]:
     return dict(script([move]).entries[0])
 
 
-WITH_TOOLS = ("support", "goal", "base_agent", "research_team", "self_planning")
+WITH_TOOLS = ("support", "goal", "base_agent", "research_team", "self_planning", "document_pipeline")
 TOOLS = Path(__file__).with_name("pages_tools.py")
 ANSWERS: dict[str, Any] = {
+    "Hand refunds and questions about orders over": _entry(route("billing")),
+    "You may hand over to:": _entry(route("billing")),
     "You are triage": _entry(route("tech")),
     "Compare the three newest papers": {
         "steps": [{"type": "agent", "agent": {"agent_key": "critic", "prompt": "Look."}}]
@@ -49,6 +52,15 @@ ANSWERS: dict[str, Any] = {
     "Look at the diff": _entry(respond({"verdict": "good", "score": 7})),
 }
 """What models say, by a text of the request."""
+
+DESK = "then answer the customer in one or two sentences"
+DESK_ANSWERS: dict[str, Any] = {
+    "the customer kept the goods": _entry(respond({"message": "Nothing was refunded."})),
+    r"refunded\W+129": _entry(respond({"message": "Order 8812 is refunded."})),
+    "Espresso grinder": _entry(execute_tool("orders.refund", order_id="8812", amount=129.0)),
+    "": _entry(execute_tool("orders.find", order_id="8812")),
+}
+"""What models say as the billing agent of `towpath init`, by what has come to pass."""
 
 QUESTIONS = [
     {"when": {"task": "Where is"}, "agent": "triage", **_entry(route("tech"))},
@@ -108,7 +120,10 @@ def models() -> FastAPI:
 
 
 def _move(asked: str) -> str:
-    said = next((said for text, said in ANSWERS.items() if text in asked), _entry(respond("Noted.")))
+    if DESK in asked:
+        said = next(said for seen, said in DESK_ANSWERS.items() if re.search(seen, asked))
+    else:
+        said = next((said for text, said in ANSWERS.items() if text in asked), _entry(respond("Noted.")))
     return json.dumps(said, ensure_ascii=False)
 
 

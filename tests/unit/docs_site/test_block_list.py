@@ -4,9 +4,10 @@ import re
 
 import pytest
 from tests.docs_site.__main__ import main
-from tests.docs_site.block_list import PLAYED_BY, held_blocks, matches
+from tests.docs_site.block_list import PLAYED_BY, held_blocks, matches, played_blocks
 from tests.docs_site.code_blocks import CodeBlock
 from tests.docs_site.left_blocks import LEFT
+from tests.docs_site.shell_blocks import ShellCommand, shell_commands
 from tests.support.places import ROOT
 
 HELD = list(held_blocks())
@@ -35,6 +36,19 @@ def test_a_reason_is_of_the_blocks_that_begin_so() -> None:
     block = CodeBlock("docs/a.md", 1, "sh", "", "towpath up\n")
     assert matches("docs/a.md:", block) and matches("docs/a.md: towpath up", block)
     assert not matches("docs/a.md: towpath down", block) and not matches("docs/b.md:", block)
+
+
+def test_words_of_a_page_are_given_values_also_in_variables() -> None:
+    (one, other) = shell_commands(
+        "URL=ADDRESS towpath runs show RUN > file\ntowpath runs show RUN", {"ADDRESS": "a", "RUN": ["b", "c"]}
+    )
+    assert one == ShellCommand(("towpath", "runs", "show", "b"), (("URL", "a"),), "file")
+    assert other.words[-1] == "c"
+
+
+def test_a_block_of_a_page_that_is_left_may_be_played_all_the_same() -> None:
+    page = "docs/guides/three-machines.md"
+    assert [block.text.split()[0] for block in played_blocks(page)] == ["deploy/make-secrets", "towpath"]
 
 
 def test_the_list_has_a_line_for_each_block(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,67 @@
+"""The blocks of the pages about evaluations, deploying, upgrades, backups and workers, run as they stand."""
+
+import asyncio
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.e2e.pages.conftest import Play, World
+from tests.support.decider.model_servers import KEY
+from tests.support.places import EXAMPLES, ROOT
+from tests.support.platform.pages_platform import PagesPlatform
+
+
+@pytest.fixture
+def providers(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands that ask models by themselves find those of the pages' platform."""
+    monkeypatch.setenv("TOWPATH_OPENAI_BASE_URL", f"{world.platform.models_url}/v1")
+    monkeypatch.setenv("TOWPATH_GEMINI_BASE_URL", world.platform.models_url)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("GEMINI_API_KEY", KEY)
+
+
+@pytest.fixture
+def servers(served: PagesPlatform, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands that speak with the database and the broker find those of the pages' platform."""
+    passwords = json.loads((served.data / "nats" / "passwords.json").read_text("utf-8"))
+    monkeypatch.setenv("TOWPATH_DATABASE_URL", served.database_url)
+    monkeypatch.setenv("TOWPATH_NATS_URL", served.nats_url)
+    monkeypatch.setenv("TOWPATH_NATS_USER", "deploy")
+    monkeypatch.setenv("TOWPATH_NATS_PASSWORD", passwords["deploy"])
+
+
+def test_a_project(play: Play, world: World, providers: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    page, deploying = play("docs/evaluation.md"), play("docs/guides/deploying.md")
+    world.ask("init", "help-desk")
+    monkeypatch.chdir("help-desk")
+    page.shell()
+    page.file("yaml", "tests/evaluation.yaml")
+    page.shell({"5": "1"})  # each run has a process of its own
+    page.shell()
+    page.shell({"http://127.0.0.1:8787": world.platform.address})
+    deploying.shell()
+    shutil.copytree(ROOT / "deploy", "deploy")
+    deploying.shell()
+    world.publish_sample()
+
+
+def test_upgrades_and_backups(play: Play, servers: None, tmp_path: Path, served: PagesPlatform) -> None:
+    page = play("docs/guides/upgrading.md")
+    while page.left:
+        page.shell()
+    places = {"/backups": str(tmp_path / "backups"), "/backups/": f"{tmp_path}/backups/"}
+    play("docs/backup-and-restore.md").shell({**places, "postgresql://owner@db/towpath": served.database_url})
+    assert len([*Path("backups").glob("*.dump")]) == 2
+
+
+def test_tools(play: Play, world: World, servers: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    passwords = json.loads((world.platform.data / "nats" / "passwords.json").read_text("utf-8"))
+    monkeypatch.setenv("TOWPATH_NATS_USER", "worker")
+    monkeypatch.setenv("TOWPATH_NATS_PASSWORD", passwords["worker"])
+    page = play("docs/tools.md")
+    worker = page.python(in_place={"nats://127.0.0.1:4222": world.platform.nats_url})
+    asyncio.run(worker["main"]())
+    assert world.ask("tools", "show", "look")
+    shutil.copy(EXAMPLES / "support" / "tools.py", "tools.py")
+    page.shell(codes={"tools lint": 1})
