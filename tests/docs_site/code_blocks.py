@@ -46,7 +46,6 @@ DRAWINGS = {"", "text"}
 """Outputs, drawings and usage lines; nobody copies them to run them."""
 
 NOT_TRIED = {
-    "docs/console.md sh": "variables of a process, which the settings page and its test know by name",
     "docs/approvals.md json": "what a webhook sends, with … for values; tests of webhooks hold its fields",
     "docs/guides/coming-from.md python": "programs of other frameworks, which test_coming_from.py reads and counts",
     "docs/agents.md python 3": "two calls of it are another library's, with … for arguments",

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 from cyclopts import App
+from pydantic import ValidationError
+from pydantic_settings import SettingsError
+from tests.docs_site.block_list import held_blocks
 from tests.docs_site.block_readers import read_block
 from tests.docs_site.code_blocks import (
     DRAWINGS,
@@ -18,6 +21,7 @@ from tests.docs_site.code_blocks import (
     all_blocks,
     command_lines,
 )
+from tests.docs_site.config_readers import CONFIG_LANGUAGES, read_config
 from tests.docs_site.typed_blocks import PRELUDES, typed_module
 from tests.support.places import ROOT
 
@@ -41,7 +45,7 @@ def keys(block: CodeBlock) -> set[str]:
 
 
 def test_every_block_is_tried_in_some_way() -> None:
-    tried = {"sh", "yaml", "json", "http", "python"} | DRAWINGS
+    tried = {"sh", "yaml", "json", "http", "python", *CONFIG_LANGUAGES} | DRAWINGS
     assert [f"{b.place}: {b.language}" for b in BLOCKS if not b.name and b.language not in tried] == []
     assert NOT_TRIED.keys() - {key for b in BLOCKS for key in keys(b)} == set(), "these are there no more"
 
@@ -56,9 +60,9 @@ def test_every_named_block_is_run_by_the_test_of_its_page() -> None:
     assert left == []
 
 
-def test_every_command_is_one_that_the_command_line_takes() -> None:
+def test_every_command_that_is_not_run_is_one_that_the_command_line_takes() -> None:
     app, wrong = make_app(), []
-    for block in of("sh"):
+    for block in [one.block for one in held_blocks() if one.how == "parsed"]:
         for words in command_lines(block.text):
             told = [PLACEHOLDERS.get(word, word) for word in words]
             command = told[told.index("towpath") :] if told[0] == "uv" and "towpath" in told else told
@@ -96,6 +100,28 @@ def test_a_command_that_is_none_is_told() -> None:
 @pytest.mark.parametrize("block", of("yaml", "json", "http"), ids=lambda block: block.place)
 def test_a_file_or_a_request_is_read_as_the_product_reads_it(block: CodeBlock, tmp_path: Path) -> None:
     read_block(block, tmp_path)
+
+
+@pytest.mark.parametrize("block", of(*CONFIG_LANGUAGES), ids=lambda block: block.place)
+def test_settings_and_parts_of_configurations_are_read_by_the_program_that_reads_such_files(
+    block: CodeBlock, tmp_path: Path
+) -> None:
+    read_config(block, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("ini", "TOWPATH_READ_DATABASE_HOST=db-2:5432\n"),
+        ("ini", 'TOWPATH_PROVIDER_LIMITS=\'{"openai": {"concurrency": 0}}\'\n'),
+        ("ini", "wal_levels = replica\n"),
+        ("nats", "port: 4222\ncluster { rutes: [] }\n"),
+        ("sql", "-- migrate:up\n"),
+    ],
+)
+def test_settings_that_nothing_would_start_with_are_told(language: str, text: str, tmp_path: Path) -> None:
+    with pytest.raises((AssertionError, ValidationError, SettingsError)):
+        read_config(CodeBlock("docs/a.md", 1, language, "", text), tmp_path)
 
 
 def test_python_uses_the_sdk_as_it_is(tmp_path: Path) -> None:
