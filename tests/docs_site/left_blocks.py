@@ -78,7 +78,13 @@ LEFT = {
     "docs/tools.md: [": "a part of an output",
     "docs/tracing.md:": "a drawing of spans",
     "docs/tutorial.md: fault": "an output of minutes, which differs each time",
+    "docs/evaluation.md: towpath test": (
+        "seconds of a process each; tests/e2e/sdk/test_projects.py runs it in such a folder"
+    ),
     "docs/evaluation.md: towpath test        #": "an overview of the two commands of the page",
+    "docs/evaluation.md: towpath eval tests/evaluation.yaml\ntowpath eval --case": (
+        "seconds of a process for each run; tests/unit/cli/test_evaluation.py runs each option"
+    ),
     "examples/support/README.md: towpath demo": "tests/e2e/test_demo.py runs it: a platform of its own",
     "examples/support/README.md: towpath up --sample": "a platform of its own, as test_demo.py has it",
     'docs/swarms.md: {"task": "Repair': "arguments of a call, which needs a judge",
