@@ -93,9 +93,10 @@ class World:
 
 @pytest.fixture
 def world(served: PagesPlatform, capfd: pytest.CaptureFixture[str]) -> World:
-    """The platform for a test's own commands, with the policy that it began with."""
+    """The platform for a test's own commands, with the policy and the sample that it began with."""
     found = World(served, capfd)
     found.ask("policy", "apply", str(served.data.parent / "policy.yaml"))
+    found.publish_sample()
     return found
 
 
