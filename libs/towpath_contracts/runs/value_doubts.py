@@ -19,7 +19,9 @@ NAME_WIDTH = 40
 UNSEEN = "not found in the task or in a trusted result, so check it"
 UNTRUSTED = "found in untrusted output alone, so check it"
 LEAKING = "may not be told all that this call sends"
-SHORT_NUMBER = "a number of up to three digits counts only in quotes, or with what it is, such as file 13"
+SHORT_NUMBER = (
+    "a number too short to be told from others in the task (it counts in quotes, or as in file 13), so check it"
+)
 
 _NUMBER = re.compile(r"[+-]?\d{1,3}(?:\.0+)?")
 _NOT_BARE = re.compile(r"[\s=;]|^\Z")
@@ -28,12 +30,13 @@ _NOT_BARE = re.compile(r"[\s=;]|^\Z")
 def doubt_lines(detail: Mapping[str, Any]) -> list[str]:
     """Say in lines which values of a waiting call are in doubt, and why; *detail* is that of its gate."""
     origins, args = detail.get("origins") or (), detail.get("args")
-    unknown = [_named(one, "path") for one in origins if one.get("from") == "unknown"]
+    short = [_named(one, "path") for one in origins if is_short_number(one, args)]
+    unseen = (one for one in origins if one.get("from") == "unknown" and not is_short_number(one, args))
+    unknown = [_named(one, "path") for one in unseen]
     strange = [f"{_named(one, 'path')} ({_source(one)})" for one in origins if one.get("from") == "untrusted"]
     leaking = [_named(one, "path") for one in origins if one.get("leak")]
-    told = ((UNSEEN, unknown), (UNTRUSTED, strange), (LEAKING, leaking))
-    lines = [f"{_listed(found)}: {words}" for words, found in told if found]
-    return [*lines, *([SHORT_NUMBER] if any(is_short_number(one, args) for one in origins) else [])]
+    told = ((UNSEEN, unknown), (SHORT_NUMBER, short), (UNTRUSTED, strange), (LEAKING, leaking))
+    return [f"{_listed(found)}: {words}" for words, found in told if found]
 
 
 def is_short_number(origin: Mapping[str, Any], args: object) -> bool:

@@ -145,15 +145,14 @@ def test_values_in_doubt_are_named_in_plain_words_after_the_note_of_a_rule() -> 
     assert why_in_short({"detail": {}, "reason": "a note"}) == "a note"
 
 
-def test_each_kind_of_doubt_has_a_line_and_so_has_why_a_short_number_is_one() -> None:
+def test_each_kind_of_doubt_has_a_line_and_a_short_number_one_of_its_own() -> None:
     number = {"path": "amount", "from": "unknown"}
     strange = {"path": "to", "from": "untrusted", "tool": "mail", "step": 1, "piece": "evil.example", "leak": True}
     detail = {"args": {"amount": 3}, "origins": [number, strange, {"path": "b", "from": "untrusted"}]}
     assert doubt_lines(detail) == [
-        "amount: not found in the task or in a trusted result, so check it",
+        "amount: a number too short to be told from others in the task (it counts in quotes, or as in file 13), so check it",
         "to (mail, step 1: evil.example), b (nobody's): found in untrusted output alone, so check it",
         "to: may not be told all that this call sends",
-        "a number of up to three digits counts only in quotes, or with what it is, such as file 13",
     ]
     long_number = {"args": {"amount": 3000}, "origins": [number]}
     assert doubt_lines(long_number) == [f"amount: {UNSEEN}"]
