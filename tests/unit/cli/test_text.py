@@ -28,7 +28,7 @@ from towpath.cli.shared.text import (
     value_origin,
 )
 from towpath_contracts.problems.registry import problem
-from towpath_contracts.runs.value_doubts import UNSEEN, doubt_lines
+from towpath_contracts.runs.value_doubts import SHORT_NUMBER, UNSEEN, doubt_lines
 from towpath_contracts.text import HIDDEN
 
 HOSTILE = "\x1b[31mred\x1b[0m \x1b]0;title\x07\x9b2J \x07bell \u202egpj.exe\u2066 [bold]x[/bold] :skull:"
@@ -150,7 +150,7 @@ def test_each_kind_of_doubt_has_a_line_and_a_short_number_one_of_its_own() -> No
     strange = {"path": "to", "from": "untrusted", "tool": "mail", "step": 1, "piece": "evil.example", "leak": True}
     detail = {"args": {"amount": 3}, "origins": [number, strange, {"path": "b", "from": "untrusted"}]}
     assert doubt_lines(detail) == [
-        "amount: a number too short to be told from others in the task (it counts in quotes, or as in file 13), so check it",
+        f"amount: {SHORT_NUMBER}",
         "to (mail, step 1: evil.example), b (nobody's): found in untrusted output alone, so check it",
         "to: may not be told all that this call sends",
     ]
