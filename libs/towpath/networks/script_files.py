@@ -34,6 +34,11 @@ ENTRY_WORDS = frozenset(
 They are written out, as ACTIONS are: every start of a command would pay for the import of the contracts.
 """
 
+CONDITIONS = ("task", "last_call")
+"""What the `when` of a decision looks at: a part of the task's text, and how the last call ended."""
+
+LAST_CALL = ("succeeded", "failed")
+
 DETAILS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "ROUTE_TO_AGENT": (("target_agent_name",), ("context",)),
     "USE_TOOL": ((), ("tool_name", "tool_params", "calls")),
@@ -161,6 +166,8 @@ def _odd_in_decision(entry: Mapping[str, Any]) -> Iterator[str]:
     unknown = sorted(str(word) for word in set(entry) - ENTRY_WORDS)
     for word in unknown:
         yield f"no decision has {word}{suggest_or_list(word, sorted(ENTRY_WORDS), shown=str)}"
+    if "when" in entry:
+        yield from _odd_in_condition(entry["when"])
     action = entry["action"]
     if not isinstance(action, str):
         return
@@ -170,6 +177,17 @@ def _odd_in_decision(entry: Mapping[str, Any]) -> Iterator[str]:
         yield from _odd_in_details(action, details)
     elif not unknown:
         yield f"{action} has no action_details; they are an object with {_all_of(action)}"
+
+
+def _odd_in_condition(when: object) -> Iterator[str]:
+    if not isinstance(when, Mapping):
+        yield f'when is an object, such as {{"{CONDITIONS[0]}": "8812"}}'
+        return
+    for word in sorted(str(one) for one in set(when) - {*CONDITIONS}):
+        yield f"no when has {word}{suggest_or_list(word, CONDITIONS, shown=str)}"
+    ended = when.get("last_call")
+    if isinstance(ended, str) and ended not in LAST_CALL:
+        yield f"no last_call is {ended}{suggest_or_list(ended, LAST_CALL, shown=str)}"
 
 
 def _odd_in_details(action: str, details: Mapping[str, Any]) -> Iterator[str]:

@@ -61,6 +61,22 @@ def test_a_condition_of_an_entry_is_one_of_its_words(tmp_path: Path) -> None:
     assert len(read.entries) == 1 and doubts == []
 
 
+@pytest.mark.parametrize(
+    ("when", "told"),
+    [
+        ({"last_cal": "succeeded"}, ["no when has last_cal; did you mean last_call?"]),
+        ({"zone": "x"}, ["no when has zone; there are task, last_call"]),
+        ({"last_call": "succeded"}, ["no last_call is succeded; did you mean succeeded?"]),
+        ({"last_call": "failed", "task": "8812"}, []),
+        ("8812", ['when is an object, such as {"task": "8812"}']),
+    ],
+)
+def test_what_a_condition_does_not_know_is_warned_of(tmp_path: Path, when: object, told: list[str]) -> None:
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps([{**RESPOND, "when": when}]))
+    assert read_script(script)[1] == [f"{script}:1: {one}" for one in told]
+
+
 def test_a_script_may_have_the_actions_and_the_words_of_the_contracts_and_what_a_decider_reads_beside_them() -> None:
     decisions = {*get_args(AnyDecision), *get_args(get_args(CheckedDecision)[0])}
     assert set(ACTIONS) == {decision.model_fields["action"].default for decision in decisions}
@@ -132,11 +148,11 @@ async def test_calls_that_were_refused_are_told_at_the_end(
         await RunFollower(client, OutputPrinter(form)).follow(RUN)
         ended = [] if form == "table" else ["run failed (no_key): set KEY"]
         refused = "2 calls were refused, first: orders.refund: rule refunds-small allows 3 calls per run"
-        assert capsys.readouterr().err.splitlines() == [*ended, refused]
+        assert capsys.readouterr().err.splitlines() == [refused, *ended]
         await RunFollower(client, OutputPrinter(form)).follow(RUN, after=1)
         why = "as told above" if form == "table" else "no parameter x"
         told = capsys.readouterr().err.splitlines()
-        assert told == [*ended, f"1 call was refused: arguments_invalid{', ' if form == 'table' else ': '}{why}"]
+        assert told == [f"1 call was refused: arguments_invalid{', ' if form == 'table' else ': '}{why}", *ended]
         await RunFollower(client, OutputPrinter(form)).follow(RUN, after=3)
         assert capsys.readouterr().err.splitlines() == ended
 
