@@ -3,8 +3,10 @@
 On a machine of a deployment these are the variables of a service: whether it would start there is asked without one.
 """
 
+import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
 
 from towpath.cli.shared.exit_codes import OK, RUN_FAILED
 from towpath.cli.shared.output import Column, OutputPrinter
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
     from towpath_fabric.settings import Settings
 
 CONNECT_TIMEOUT_S = 3
+_LETS_IN = "lets this login in"
+_LET_IN = "let this login in"
 
 
 class DoctorCheck(NamedTuple):
@@ -61,6 +65,21 @@ async def check_servers() -> list[DoctorCheck]:
 
 
 async def _check_broker(settings: "Settings") -> DoctorCheck:
+    """Try each node of the address by itself: a client is content with the first one that answers."""
+    nodes = settings.nats_servers
+    found = await asyncio.gather(*(_check_node(settings, node) for node in nodes))
+    failing = [(node, one) for node, one in zip(nodes, found, strict=True) if not one.good]
+    if not failing:
+        return found[0] if len(nodes) == 1 else found[0]._replace(detail=f"each of its {len(nodes)} nodes {_LETS_IN}")
+    if len(failing) == len(nodes):
+        return failing[0][1]
+    answering = len(nodes) - len(failing)
+    places = (f"{urlsplit(node).netloc.rpartition('@')[2]}: {one.detail}" for node, one in failing)
+    told = f"{answering} of {len(nodes)} nodes {_LETS_IN if answering == 1 else _LET_IN}; {'; '.join(places)}"
+    return DoctorCheck("broker", None, told, "See to the nodes that do not; services use the others meanwhile.")
+
+
+async def _check_node(settings: "Settings", address: str) -> DoctorCheck:
     from nats.errors import Error
 
     from towpath_fabric.nats.broker_errors import BROKER_REMEDY, connect_refusal
@@ -75,7 +94,7 @@ async def _check_broker(settings: "Settings") -> DoctorCheck:
 
     try:
         connection = await connect(
-            settings.nats_url,
+            address,
             owner=settings.nats_owner,
             **connect_options(settings),
             connect_timeout=CONNECT_TIMEOUT_S,
@@ -95,7 +114,7 @@ async def _check_broker(settings: "Settings") -> DoctorCheck:
         found = refused.problem
         return DoctorCheck("broker", False, f"{found.code}: {found.detail}", found.remedy)
     await connection.close()
-    return DoctorCheck("broker", True, "lets this login in")
+    return DoctorCheck("broker", True, _LETS_IN)
 
 
 async def _check_database(dsn: str) -> DoctorCheck:

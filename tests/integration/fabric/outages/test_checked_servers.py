@@ -63,6 +63,18 @@ async def test_the_doctor_finds_what_is_wrong_with_a_broker(environment: Environ
     assert found.detail.startswith("settings_invalid: ") and "TOWPATH_DATABASE_POOL" in found.detail
 
 
+async def test_the_doctor_asks_every_node_of_a_list_of_brokers(environment: Environment, nats_url: str) -> None:
+    environment(NATS_URL=f"{nats_url}, {nats_url.replace('127.0.0.1', 'localhost')}")
+    assert await only() == ("broker", True, "each of its 2 nodes lets this login in", "")
+    environment(NATS_URL=f"nats://tas:secret@127.0.0.1:1,{nats_url}")
+    found = await only()
+    assert found.good is None and found.remedy
+    assert found.detail.startswith("1 of 2 nodes lets this login in; 127.0.0.1:1: ") and "secret" not in found.detail
+    environment(NATS_URL="nats://127.0.0.1:1,nats://127.0.0.1:2")
+    found = await only()
+    assert not found.good and found.detail.startswith("no broker answers: ")
+
+
 async def test_the_doctor_finds_what_is_wrong_with_a_database(
     environment: Environment, database: DatabaseUrl, postgres_dsn: str
 ) -> None:
