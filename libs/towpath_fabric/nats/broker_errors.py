@@ -41,6 +41,12 @@ _PUBLISH_DENIED = re.compile(r'permissions violation for publish to "([^"]+)"', 
 _SUBSCRIBE_DENIED = re.compile(r'permissions violation for subscription to "([^"]+)"', re.IGNORECASE)
 _LOGIN_DENIED = "authorization violation"
 
+_ANSWERED_TO = ("_inbox", "_r_", "_gr_")
+"""How subjects of answers begin: a client's own, and what nodes of a broker make of one where the asker is elsewhere.
+
+Who was asked may answer there until the broker forgets the question, as it does where a node or the asker is lost.
+"""
+
 _REGISTERS = f"{REGISTER_TOOLS.subject}."
 _OWN_PLATFORM = (
     "With towpath up on this machine: unset TOWPATH_NATS_URL, TOWPATH_NATS_USER and TOWPATH_NATS_PASSWORD, and start "
@@ -125,7 +131,9 @@ class BrokerErrors:
 
     def _complain_of_rights(self, right: str, subject: str) -> None:
         about = (right, subject.partition(".")[0].lower())
-        if about[1].startswith("_inbox"):  # who asks hears nothing there, and says so
+        if about[1].startswith(_ANSWERED_TO):
+            if right == "publish":  # who asks and hears nothing says so itself
+                get_logger(self._role).debug("an answer came too late: whoever asked is gone", subject=subject)
             return
         if about in self._denied or len(self._denied) >= MAX_DENIED:
             return

@@ -40,6 +40,15 @@ async def test_who_waits_for_an_answer_is_told_instead() -> None:
     assert await logged(complain, denied("Publish", "svc.TAS.beat")) == [("publish", "svc.TAS.beat")]
 
 
+@pytest.mark.parametrize("subject", ["_R_.cm9xos.hmtviz", "_GR_.a.b.c", "_INBOX_shop.x.1", "_INBOX.x.1"])
+async def test_an_answer_that_the_broker_takes_no_longer_is_no_lack_of_rights(subject: str) -> None:
+    with capture_logs() as logs:
+        await BrokerErrors("tas", lambda _subject: False)(denied("Publish", subject))
+    (said,) = logs
+    assert (said["log_level"], said["subject"]) == ("debug", subject) and "came too late" in said["event"]
+    assert "remedy" not in said
+
+
 async def test_no_more_than_a_hundred_are_logged(monkeypatch: pytest.MonkeyPatch) -> None:
     complain = BrokerErrors("worker", lambda _subject: False)
     assert len(await logged(complain, *(denied("Publish", f"word{n}.x") for n in range(101)))) == MAX_DENIED == 100
