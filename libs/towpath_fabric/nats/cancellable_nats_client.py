@@ -78,6 +78,18 @@ class CancellableNatsClient(Client):
         self._break_off()
         await super()._attempt_reconnect()
 
+    def _know_tls(self) -> None:
+        """Let the protocol that nats-py made know of TLS: asyncio warns of each end of a connection where it does not.
+
+        asyncio tells it where a connection is opened with TLS, and nats-py begins TLS on an open one.
+        """
+        writer = getattr(self._transport, "_io_writer", None)
+        if writer is None or writer.get_extra_info("sslcontext") is None:
+            return
+        protocol = writer.transport.get_protocol()
+        if isinstance(protocol, asyncio.StreamReaderProtocol):  # there is none any more where the connection was lost
+            protocol._over_ssl = True  # type: ignore[attr-defined]
+
     def _is_cancelled(self) -> bool:
         task = asyncio.current_task()
         before = self._cancelled_before if task is self._connecting else 0
@@ -105,12 +117,14 @@ class CancellableNatsClient(Client):
     async def _connect_to_server(self, s: Any) -> None:
         if not self._is_cancelled():
             await super()._connect_to_server(s)
+            self._know_tls()
         if self._is_cancelled():
             self._hang_up()
             raise asyncio.CancelledError
 
     async def _process_connect_init(self) -> None:
         await super()._process_connect_init()
+        self._know_tls()
         if self._is_cancelled():
             await self.close()
             raise asyncio.CancelledError

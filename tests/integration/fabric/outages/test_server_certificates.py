@@ -3,8 +3,11 @@
 The embedded Postgres has no TLS: what ends it here stands before a real server, as poolers and managed databases do.
 """
 
+import asyncio
 import json
+import os
 import ssl
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,11 +38,12 @@ class TlsNats(Nats):
 
 
 class TlsServers(NamedTuple):
-    """Both servers as a service is told of them, and the certificate of another authority."""
+    """Both servers as a service is told of them, the certificate of another authority, and `deploy`'s password."""
 
     environment: dict[str, str]
     other: Path
     plain: str
+    deploys: str
 
     def changed(self, **changes: str) -> dict[str, str]:
         """What the environment says, but for *changes*."""
@@ -67,13 +71,27 @@ async def servers(folder: Path, database: DatabaseUrl) -> AsyncIterator[TlsServe
             "TOWPATH_NATS_PASSWORD": broker.password(ROLE),
             "TOWPATH_DATABASE_URL": address + quote(str(folder / "ours.pem")),
         }
-        yield TlsServers(environment, folder / "elsewhere.pem", address)
+        yield TlsServers(environment, folder / "elsewhere.pem", address, broker.password("deploy"))
     await broker.stop()
 
 
 async def test_a_service_works_over_tls_with_certificates_that_it_checks(servers: TlsServers, folder: Path) -> None:
     with started(ROLE, folder=folder, environment=servers.environment) as service:
         await service.wait_ready()
+        service.terminate()
+        assert await service.ended() == 0
+        assert "eof_received" not in service.log.read_text(), "asyncio warns of what nats-py does"
+
+
+async def test_a_command_over_tls_says_nothing_of_how_the_connection_ends(servers: TlsServers) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "towpath.cli", "streams", "ensure"),
+        env={**os.environ, **servers.changed(TOWPATH_NATS_USER="deploy", TOWPATH_NATS_PASSWORD=servers.deploys)},
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    _, said = await process.communicate()
+    assert (process.returncode, said.decode()) == (0, "")
 
 
 @pytest.mark.parametrize("hosts", [1, 2])
