@@ -61,6 +61,7 @@ PROGRAMS = {
         "export",
         "find",
         "npm",
+        "openssl",
         "deploy/kubernetes-secrets",
         "deploy/make-secrets",
         "deploy/pin-images",

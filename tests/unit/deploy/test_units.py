@@ -114,6 +114,25 @@ def test_the_guide_starts_and_stops_postgres_by_the_name_of_its_cluster() -> Non
     assert ["systemctl", "disable", "postgresql"] in told
 
 
+def test_certificates_of_the_guide_are_good_for_servers_and_clients(tmp_path: Path) -> None:
+    """Newer Pythons check them more strictly than others by default."""
+    made = [line for line in GUIDE.read_text("utf-8").splitlines() if line.startswith("openssl ")]
+    assert len(made) == 3
+    for line in made:
+        subprocess.run(["bash", "-ec", line], cwd=tmp_path, capture_output=True, check=True)
+    for purpose in ("sslserver", "sslclient"):
+        command = ["openssl", "verify", "-x509_strict", "-purpose", purpose, "-CAfile", "ca.pem"]
+        named = ("-verify_hostname", "one") if purpose == "sslserver" else ()
+        subprocess.run([*command, *named, "nats.pem"], cwd=tmp_path, capture_output=True, check=True)
+
+
+def test_the_guide_waits_for_a_machine_before_the_next() -> None:
+    asked = [words for words in commands(GUIDE.read_text("utf-8")) if words[0] == "curl"]
+    assert len(asked) == 2
+    for words in asked:
+        assert "--retry-all-errors" in words and int(words[words.index("--retry") + 1]) >= 120
+
+
 def test_the_guide_says_where_every_secret_lies(tmp_path: Path) -> None:
     shutil.copytree(UNITS.parent, tmp_path / "deploy", ignore=shutil.ignore_patterns("secrets"))
     subprocess.run([tmp_path / "deploy" / "make-secrets"], capture_output=True, check=True)

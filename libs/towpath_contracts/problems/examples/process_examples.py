@@ -107,7 +107,7 @@ PROCESS_EXAMPLES = {
     ),
     "services_running": ProblemExample(
         "A command that changes the whole database was given while services, or others in their names, are connected.",
-        "connected are towpath_orchestrator 0.1.0, towpath_tas 0.1.0 → stop them (`systemctl stop 'towpath-*'`, Ctrl-C "
+        "connected are towpath_orchestrator 0.1.0, towpath_tas 0.1.0 → stop them (`systemctl stop 'towpath@*'`, Ctrl-C "
         "for `towpath up`), then again: `towpath db restored --lost-since 2026-11-27T08:00`",
     ),
     "database_not_empty": ProblemExample(
