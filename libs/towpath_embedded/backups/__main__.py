@@ -20,6 +20,7 @@ with paused():
     from cyclopts import App, Parameter
 
     from towpath_contracts.problems.registry import Problem, ProblemError, problem
+    from towpath_embedded.backups.broker_content import is_broker_empty
     from towpath_embedded.backups.database_copy import backup_name, dump, restore
     from towpath_embedded.chaos.command_line import HELD, print_document, print_problem
     from towpath_embedded.platform_state import (
@@ -101,7 +102,8 @@ async def _put_back(file: Path, data: Path | None, database_url: str | None, sin
                 except ProblemError as error:
                     raise ProblemError(_in_folder(error.problem, data)) from error
     said = {"file": str(file), "lost_since": marks.lost_since.isoformat(), "marked_runs": marks.runs}
-    return {**said, "open_calls": marks.calls, "projects": marks.projects, "broker_emptied": data is not None}
+    emptied = data is not None or await is_broker_empty()
+    return {**said, "open_calls": marks.calls, "projects": marks.projects, "broker_emptied": emptied}
 
 
 def _empty_broker(data: Path) -> None:

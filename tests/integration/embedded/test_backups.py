@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import subprocess
+import sys
 import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -9,17 +11,22 @@ from pathlib import Path
 from typing import Any
 
 import asyncpg
+import nats
 import pytest
 
 from towpath.cli import main
+from towpath_contracts import subjects
+from towpath_contracts.authority import USERS
 from towpath_contracts.problems.registry import ProblemError
 from towpath_embedded.backups import database_copy
 from towpath_embedded.backups.__main__ import _empty_broker
 from towpath_embedded.backups.database_copy import dump, restore, server_parts
 from towpath_embedded.backups.postgres_programs import run_program, run_script
 from towpath_embedded.platform_state import lock_folder
+from towpath_embedded.servers.nats import Nats
 from towpath_embedded.servers.postgres import Postgres
 from towpath_embedded.servers.postgres_identity import temporary_folder
+from towpath_fabric.nats.stream_declaration import declare_streams
 from towpath_fabric.postgres.migrations import migrate
 from towpath_fabric.postgres.pool import open_pool
 
@@ -170,6 +177,46 @@ async def test_a_database_is_refused_while_services_work_on_it_and_comes_back_wi
         assert refused.value.problem.code == "unavailable"
 
     await in_database(data, copy)
+
+
+async def test_a_restore_says_whether_the_broker_that_is_named_is_empty(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = data.parent / "b.dump"
+    broker = Nats(data.parent / "broker", users=USERS)
+
+    async def restored(dsn: str, name: str) -> bool:
+        connection = await asyncpg.connect(dsn)
+        await connection.execute(f"CREATE DATABASE {name}")
+        await connection.close()
+        place = ("--lost-since", "2026-11-27T08:00", "--database-url", dsn.replace("/towpath?", f"/{name}?"))
+        words = [sys.executable, "-m", "towpath.cli", "restore", file, "-o", "json", *place]
+        done = await asyncio.to_thread(subprocess.run, words, capture_output=True, text=True, check=True)
+        emptied = bool(json.loads(done.stdout)["broker_emptied"])
+        assert ("The broker is empty" in done.stderr, "empty the broker" in done.stderr) == (emptied, not emptied)
+        return emptied
+
+    async def copy(dsn: str) -> None:
+        await fill(dsn)
+        await dump(dsn, file)
+        assert not await restored(dsn, "unnamed")
+        monkeypatch.setenv("TOWPATH_NATS_URL", f"nats://127.0.0.1:1,{broker.url('deploy')}")
+        assert not await restored(dsn, "away")
+        await broker.start()
+        assert await restored(dsn, "empty")
+        deploy = await nats.connect(broker.url("deploy"), inbox_prefix="_INBOX_deploy")
+        await declare_streams(deploy)
+        assert await restored(dsn, "declared")
+        orchestrator = await nats.connect(broker.url("orchestrator"), inbox_prefix="_INBOX_orchestrator")
+        await orchestrator.jetstream().publish(subjects.run_event(uuid.uuid4()), b"{}")
+        assert not await restored(dsn, "filled")
+        await deploy.close()
+        await orchestrator.close()
+
+    try:
+        await in_database(data, copy)
+    finally:
+        await broker.stop()
 
 
 async def refuse(work: Any) -> tuple[str, str]:

@@ -61,7 +61,8 @@ async def restore(
     """Fill an empty database from a backup, and say in it that it was restored, as `towpath db restored` does.
 
     Every run that has not ended in the backup asks a person before each of its calls that is not pure: what it did
-    since is not known. No service may run on the database. The broker of a data folder begins with an empty store.
+    since is not known. No service may run on the database. The broker of a data folder begins with an empty store; the
+    one of TOWPATH_NATS_URL is asked whether it is empty.
 
     Args:
         file: What `towpath backup` wrote.
@@ -73,7 +74,9 @@ async def restore(
     with printed.out().progress("Restoring the database"):
         _, found = await run_module(_MODULE, "put-back", str(file), *since, *_place(data), **_address(database_url))
     printed.out().record(found, _RESTORED)
-    if not found["broker_emptied"]:
+    if found["broker_emptied"]:
+        print_notice("The broker is empty: the services may start.")
+    else:
         print_notice("Before the services start, empty the broker: it may know more than the database does.")
 
 
