@@ -43,6 +43,7 @@ _SESSIONS = """
 SELECT DISTINCT application_name AS name FROM pg_stat_activity
 WHERE datname = current_database() AND application_name ~ '^towpath_\\w+ '
 """
+_NOT_SEEN = "Deciders, watchdogs and workers use no database, and are not seen here"
 _SESSION = re.compile(r"^towpath_(\w+) (\S+)$")
 
 
@@ -139,12 +140,12 @@ def version_check(sessions: list[str]) -> DoctorCheck:
     own = version("towpath")
     seen = [match for name in sorted(sessions) if (match := _SESSION.match(name))]
     if not seen:
-        return DoctorCheck("versions", None, f"no service is connected; this is {own}")
+        return DoctorCheck("versions", None, f"no service is connected; this is {own}. {_NOT_SEEN}")
     counted: dict[str, list[str]] = {}
     for match in seen:
         counted.setdefault(match[2], []).append(match[1])
     told = "; ".join(f"{number}: {', '.join(roles)}" for number, roles in counted.items())
-    detail = f"{told}; this is {own}"
+    detail = f"{told}; this is {own}. {_NOT_SEEN}"
     major, minor = (*release_of(own), 0, 0)[:2]
     far = [number for number in counted if not _is_near((*release_of(number), 0, 0)[:2], (major, minor))]
     if far:

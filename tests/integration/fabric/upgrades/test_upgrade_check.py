@@ -114,7 +114,9 @@ def test_only_neighbours_work_side_by_side(
     sessions: list[str], good: bool | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("importlib.metadata.version", lambda _name: "0.1.5")
-    assert version_check(sessions).good is good
+    found = version_check(sessions)
+    assert found.good is good
+    assert found.detail.endswith("Deciders, watchdogs and workers use no database, and are not seen here")
 
 
 def test_the_numbers_of_a_version() -> None:
