@@ -21,7 +21,7 @@ from towpath.cli.shared.options import CONNECTION_OPTIONS, STATE, ConnectionOpti
 from towpath.errors import problem_of
 from towpath.model_keys import ModelKeys, no_provider_key
 from towpath.stopped_processes import is_stopped
-from towpath_contracts.problems.registry import ProblemError
+from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.text import counted
 
 if TYPE_CHECKING:
@@ -151,9 +151,26 @@ async def _platform(common: ConnectionOptions, models: tuple[str, ...]) -> list[
                 _check_readiness(address), _notices(client), check_untaken_calls(client), servers
             )
             gateway = DoctorCheck("gateway", detail == "ready", f"{shown} {detail}")
-            return [gateway, *found, *untaken, *notices, *[await _check_model(client, model) for model in models]]
+            return [
+                gateway,
+                *_refused_once(found),
+                *untaken,
+                *notices,
+                *[await _check_model(client, model) for model in models],
+            ]
     except ProblemError as error:
         return [DoctorCheck("gateway", False, error.problem.detail, error.problem.remedy)]
+
+
+def _refused_once(found: list[DoctorCheck]) -> list[DoctorCheck]:
+    """Return *found*, or one row where the gateway let nobody in: it said so to each question."""
+    first = found[0]
+    if not first.detail.startswith("unauthenticated: ") or any(one.detail != first.detail for one in found):
+        return found
+    remedy = first.remedy
+    if remedy == problem("unauthenticated", first.detail).remedy:  # which is for programs that speak HTTP
+        remedy = "Set TOWPATH_API_KEY to a key of this gateway; who runs it makes one: towpath keys create."
+    return [DoctorCheck("key", False, first.detail, remedy)]
 
 
 async def _check_model(client: "Client", model: str) -> DoctorCheck:
