@@ -6,7 +6,6 @@ from typing import Any
 from uuid import UUID
 
 from towpath_contracts.runs.run_control import NO_QUESTIONS
-from towpath_testing.tables.run_table import RunTable
 from towpath_testing.tables.table_database import TableSession
 
 Row = dict[str, Any]
@@ -45,7 +44,7 @@ class GateTable(dict[UUID, Row]):
 class GateRows:
     """Reads the gates that `RunRows` holds."""
 
-    runs: RunTable
+    runs: dict[UUID, Row]
     gates: GateTable
 
     def list_gates(

@@ -7,17 +7,18 @@ from uuid import UUID
 
 from towpath_contracts.switches import PAUSED
 from towpath_testing.tables.gate_rows import GateTable
-from towpath_testing.tables.run_table import RunTable
 from towpath_testing.tables.table_database import TableDatabase, TableSession
 
 Row = dict[str, Any]
+
+ALIVE = ("queued", "running", "waiting", "cancelling")
 
 
 class RunRecordRows:
     """Reads what `RunRows` holds, and changes the labels by which people find it."""
 
     database: TableDatabase
-    runs: RunTable
+    runs: dict[UUID, Row]
     later: dict[UUID, UUID]
     """The run that continues another, by that other."""
     events: dict[UUID, dict[int, Row]]
@@ -60,7 +61,9 @@ class RunRecordRows:
         found: list[Row] = []
         below = [run_id]
         for one in below:
-            alive = [child for child in self.runs.alive.values() if child.get("parent_run_id") == one]
+            alive = (
+                child for child in self.runs.values() if child.get("parent_run_id") == one and child["status"] in ALIVE
+            )
             below += [child["run_id"] for child in alive]
             gates = [gate for gate in self._open_gates() if gate["run_id"] == one]
             reasons = gates + self._postponed_decision(one) + self._postponed_call(one)

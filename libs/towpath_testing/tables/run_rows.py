@@ -16,8 +16,7 @@ from pydantic_core import from_json
 from towpath_fabric.postgres.pool import Queries
 from towpath_orchestrator.adapters.run_store import QUERIES
 from towpath_testing.tables.gate_rows import GateRows, GateTable
-from towpath_testing.tables.record_rows import RunRecordRows
-from towpath_testing.tables.run_table import RunTable
+from towpath_testing.tables.record_rows import ALIVE, RunRecordRows
 from towpath_testing.tables.table_database import TableDatabase, TableSession, refuse_twice
 
 ACTIVE = ("running", "cancelling")
@@ -37,7 +36,7 @@ class RunRows(RunRecordRows, GateRows):
 
     def __init__(self, database: TableDatabase) -> None:
         self.database = database
-        self.runs = RunTable()
+        self.runs: dict[UUID, Row] = {}
         self.later: dict[UUID, UUID] = {}
         self.events: dict[UUID, dict[int, Row]] = defaultdict(dict)
         self.facts: dict[UUID, dict[int, Row]] = defaultdict(dict)
@@ -98,7 +97,7 @@ class RunRows(RunRecordRows, GateRows):
             ends = {"started_at": row[9], "ended_at": row[10], "outcome": row[11], "calls": row[12], "updated_at": at}
             if row[10] is not None and self.runs[run_id]["ended_at"] is None:
                 self.over_at[run_id] = self.database.now()
-            self.runs.change(run_id, values | ends)
+            self.runs[run_id].update(values | ends)
         self._add_events(events, at)
         self._add_facts(facts, at, v[21])
         return moved
@@ -257,34 +256,34 @@ class RunRows(RunRecordRows, GateRows):
     def park(self, _session: TableSession, run_id: UUID, reason: str) -> list[Row]:
         run = self.runs[run_id]
         if run["ended_at"] is None:
-            self.runs.change(run_id, {"status": "quarantined", "reason": reason, "wake_at": None})
+            run.update(status="quarantined", reason=reason, wake_at=None)
         return []
 
     def move_wake(self, _session: TableSession, ids: list[UUID], seqs: list[int], wakes: list[Any]) -> list[Row]:
         for run_id, seq, wake in zip(ids, seqs, wakes, strict=True):
             if self.runs[run_id]["seq"] == seq:
-                self.runs.change(run_id, {"wake_at": wake})
+                self.runs[run_id]["wake_at"] = wake
         return []
 
     def claim_overdue(self, _session: TableSession, limit: int) -> list[Row]:
         now = self.database.now()
-        due = [run["run_id"] for run in self.runs.due(now)[:limit]]
-        for run_id in due:
-            self.runs.change(run_id, {"wake_at": now + CLAIMED_FOR})
-        return [{"run_id": run_id} for run_id in due]
+        due = [run for run in self.runs.values() if run["wake_at"] is not None and run["wake_at"] <= now]
+        due.sort(key=lambda run: run["wake_at"])
+        for run in due[:limit]:
+            run["wake_at"] = now + CLAIMED_FOR
+        return [{"run_id": run["run_id"]} for run in due[:limit]]
 
     def moved_lately(self, _session: TableSession, seconds: float, most: int) -> list[Row]:
         since = self.database.now() - timedelta(seconds=seconds)
-        late = [run for run in self.runs.alive.values() if run["status"] in ACTIVE and run["updated_at"] > since]
+        late = [run for run in self.runs.values() if run["status"] in ACTIVE and run["updated_at"] > since]
         late.sort(key=lambda run: run["updated_at"], reverse=True)
         return [{"run_id": run["run_id"]} for run in late[:most]]
 
     def load_counts(self, _session: TableSession, limit: int, most: int, many_wait: int) -> list[Row]:
-        alive = self.runs.alive.values()
-        queued = [run for run in alive if run["status"] == "queued"][:limit]
-        waiting = Counter(run["project"] for run in alive if run["status"] == "waiting")
-        parents = {run.get("parent_run_id") for run in alive}
-        alone = [run for run in alive if run["status"] in ACTIVE and run["run_id"] not in parents]
+        queued = [run for run in self.runs.values() if run["status"] == "queued"][:limit]
+        waiting = Counter(run["project"] for run in self.runs.values() if run["status"] == "waiting")
+        parents = {run.get("parent_run_id") for run in self.runs.values() if run["status"] in ALIVE}
+        alone = [run for run in self.runs.values() if run["status"] in ACTIVE and run["run_id"] not in parents]
         held = Counter(tuple(run[name] for name in HOLDER) for run in alone)
         counts: Row = {"queued": len(queued), "budgets": self.budget_version}
         for name, whose in (("queues", "caller"), ("project_queues", "project")):
@@ -297,7 +296,7 @@ class RunRows(RunRecordRows, GateRows):
 
     def next_queued(self, _session: TableSession, room: int, *_rules: Any) -> list[Row]:
         """Fairness is not what is tested here: the oldest first."""
-        waiting = sorted(run_id for run_id, run in self.runs.alive.items() if run["status"] == "queued")
+        waiting = sorted(run_id for run_id, run in self.runs.items() if run["status"] == "queued")
         return [{name: self.runs[run_id][name] for name in ("run_id", *HOLDER)} for run_id in waiting[:room]]
 
     def project_of_caller(self, _session: TableSession, caller: str) -> list[Row]:

@@ -101,28 +101,6 @@ async def test_a_run_costs_no_more_where_many_have_ended_before(help_desk: dict[
         assert await _calls_of_a_refund(h) < first + 5_000
 
 
-class _EndedRun(dict[str, Any]):
-    """A row that says whether anybody has looked at it."""
-
-    looked_at = False
-
-    def __getitem__(self, name: str) -> Any:
-        self.looked_at = True
-        return super().__getitem__(name)
-
-
-async def test_what_is_overdue_is_looked_for_among_runs_that_go_on(help_desk: dict[str, Any]) -> None:
-    async with harness(**help_desk) as h:
-        run = await h.run("Refund order 8812")
-        await (await h.next_gate()).deny("too high")
-        await run.result()
-        ended = _EndedRun({**h._open.runs.runs[run.run_id], "run_id": uuid4()})
-        h._open.runs.runs[ended.pop("run_id")] = ended
-        ended.looked_at = False
-        await h._look()
-        assert not ended.looked_at
-
-
 async def _calls_of_a_refund(h: Harness) -> int:
     counted = 0
 

@@ -1,6 +1,5 @@
-"""What a harness is made of: subjects that fit patterns, gates and runs found without a look at all, no counting."""
+"""What a harness is made of: subjects that fit patterns, gates that are found without a look at all, no counting."""
 
-from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -11,7 +10,6 @@ from towpath_orchestrator.metrics import OrchestratorMetrics
 from towpath_testing.memory.subject_patterns import SubjectIndex, SubjectPattern
 from towpath_testing.metrics import uncounted
 from towpath_testing.tables.gate_rows import GateTable
-from towpath_testing.tables.run_table import RunTable
 
 
 @pytest.mark.parametrize(
@@ -50,27 +48,6 @@ def test_takers_of_a_subject_are_found_until_they_are_removed() -> None:
     index.remove("run.event.*", "one")
     index.remove("run.*.1", "three")
     assert index.find("run.event.1") == ["two"]
-
-
-def test_runs_that_are_alive_are_found_and_those_that_are_due() -> None:
-    table, now = RunTable(), datetime(2026, 1, 1, tzinfo=UTC)
-    first, second, third, ended = (UUID(int=number) for number in (4, 3, 2, 1))
-    for run_id, status, wake_at in (
-        (first, "running", None),
-        (second, "queued", now),
-        (third, "waiting", now + timedelta(seconds=1)),
-        (ended, "completed", None),
-    ):
-        table[run_id] = {"run_id": run_id, "status": status, "wake_at": wake_at}
-    assert list(table.alive) == [first, second, third]
-    table.change(first, {"wake_at": now})
-    assert [run["run_id"] for run in table.due(now)] == [first, second], "of one time as they were begun"
-    table.change(second, {"wake_at": now - timedelta(seconds=1)})
-    assert [run["run_id"] for run in table.due(now)] == [second, first]
-    table.change(first, {"status": "failed", "wake_at": None})
-    assert list(table.alive) == [second, third]
-    assert [run["run_id"] for run in table.due(now + timedelta(seconds=1))] == [second, third]
-    assert table[first]["status"] == "failed"
 
 
 def _gate(run_id: UUID, status: str = "pending") -> dict[str, Any]:
