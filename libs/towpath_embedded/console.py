@@ -85,6 +85,13 @@ class UpConsole:
         """Show one line with the time of day."""
         self._folded(f"  {wall().astimezone():%H:%M:%S}  ", line, style)
 
+    def tell_of_projects_nearby(self, *, is_bare: bool) -> None:
+        """Where nothing of a person is served, say where a project lies: probably that folder was meant."""
+        from towpath.project.nearby_projects import nothing_served  # no start waits for it
+
+        if is_bare and (elsewhere := nothing_served(Path())):
+            self.notice(elsewhere, "yellow")
+
     def _folded(self, start: str, line: str, style: str) -> None:
         """Print *line* behind *start*, folded between words where a terminal would break them."""
         room = self._out.width - len(start) if self._out.is_terminal else len(line)

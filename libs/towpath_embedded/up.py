@@ -134,14 +134,6 @@ async def _run(options: UpOptions, data: Path, screen: UpConsole) -> int:
         await platform.stop()
 
 
-def _tell_of_projects_nearby(screen: UpConsole, *, is_bare: bool) -> None:
-    """Where nothing of a person is served, say where a project lies: probably that folder was meant."""
-    from towpath.project.nearby_projects import remedy_nearby  # no start waits for it
-
-    if is_bare and (elsewhere := remedy_nearby(Path())):
-        screen.notice(f"nothing of yours is served here. {elsewhere}", "yellow")
-
-
 async def _tell_policy_warnings(policy: Path | None, platform: Platform, screen: UpConsole) -> None:
     if policy is not None:
         from towpath_embedded.terminal.own_gateway import policy_warnings  # an HTTP client, as below
@@ -206,7 +198,7 @@ async def _serve(
             named = options.workers or options.agents or options.networks or options.mcp
             state |= {"models": models, "sample": str(options.networks) if options.sample else ""}
             state |= {"is_bare": not named}
-            _tell_of_projects_nearby(screen, is_bare=not named)
+            screen.tell_of_projects_nearby(is_bare=not named)
             state["sign_in_url"] = platform.access.sign_in_url(platform.gateway_url)
             if options.single_person:
                 screen.notice(

@@ -20,7 +20,7 @@ MAX_ENTRIES = 500
 MAX_ABOVE = 6
 """Folders above it."""
 
-SHOWN = 3
+NEARBY_SHOWN = 3
 """Folders that are named."""
 
 
@@ -50,6 +50,12 @@ def remedy_nearby(folder: Path) -> str:
     return start_nearby(found)
 
 
+def nothing_served(folder: Path) -> str:
+    """Return what to say where nothing of a person is served in *folder*: probably a project nearby was meant."""
+    elsewhere = remedy_nearby(folder)
+    return f"nothing of yours is served here. {elsewhere}" if elsewhere else ""
+
+
 def start_nearby(found: NearbyProjects) -> str:
     """Return how the first of the projects *found* that no platform runs in is started; else an empty text."""
     if not found.resting:
@@ -74,5 +80,5 @@ def _places(folder: Path) -> Iterator[tuple[Path, str]]:
 
 
 def _listed(names: tuple[str, ...]) -> str:
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return f"{', '.join(names[:SHOWN])}{more}"
+    more = f" and {len(names) - NEARBY_SHOWN} more" if len(names) > NEARBY_SHOWN else ""
+    return f"{', '.join(names[:NEARBY_SHOWN])}{more}"

@@ -8,9 +8,10 @@ polling. nats-py's own `fetch` is not used: it has two bugs that can cost second
 import asyncio
 import contextlib
 import json
+import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from typing import Any, NamedTuple
 
 from nats import errors as nats_errors
 from nats.aio.client import Client
@@ -21,7 +22,6 @@ from towpath_contracts.streams import ConsumerSpec
 from towpath_fabric.clock import monotonic, wall
 from towpath_fabric.nats.clusters import CLUSTER_HEARTBEAT_S, CLUSTER_LOST_S, is_clustered
 from towpath_fabric.nats.direct_delivery import DirectDelivery
-from towpath_fabric.nats.held_messages import HeldMessages
 from towpath_fabric.nats.reconnects import on_reconnect
 from towpath_fabric.turns.fair_queue import take_in_turns
 
@@ -43,7 +43,52 @@ LONGEST_PAUSE_S = 2.0
 
 FLUSH_S = 2
 
+LONGEST_HELD_S = 60.0
+"""Who has not answered a message after this time, and has it still, may never do so: the broker delivers it again."""
+
+EXTENSIONS = 3
+"""Of an ack wait: after each all are extended, so that one that was lost with this process is noticed in time."""
+
 Rebind = Callable[[], Awaitable[None]]
+
+
+class _Held(NamedTuple):
+    message: "weakref.ref[Msg]"
+    since_s: float
+
+
+class HeldMessages:
+    """Messages of one consumer that this process has and has not answered: the broker is told that they are not lost.
+
+    A slow process else gets its own messages again, and so do its peers. These copies make all of them slower still,
+    and a message that came several times is handled alone (`towpath_fabric.redelivery`), which is slower than a batch.
+    A message that nobody refers to any more was given up without an answer.
+    """
+
+    def __init__(self, ack_wait_s: float) -> None:
+        self._ack_wait_s = ack_wait_s
+        self._held: list[_Held] = []
+
+    def add(self, message: Msg) -> None:
+        """Hold a message that has just arrived, until it is answered."""
+        self._held.append(_Held(weakref.ref(message), monotonic()))
+
+    def unanswered(self) -> list[Msg]:
+        """Return the messages to extend, and forget all others."""
+        oldest_s = monotonic() - LONGEST_HELD_S
+        kept, messages = [], []
+        for held in self._held:
+            message = held.message()
+            if message is not None and not message.is_acked and held.since_s > oldest_s:
+                kept.append(held)
+                messages.append(message)
+        self._held = kept
+        return messages
+
+    async def next_turn(self) -> list[Msg]:
+        """Wait for the time to extend, and return what is to be extended."""
+        await asyncio.sleep(self._ack_wait_s / EXTENSIONS)
+        return self.unanswered()
 
 
 class PullConsumer:

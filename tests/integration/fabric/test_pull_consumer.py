@@ -17,7 +17,7 @@ from nats.aio.client import Client
 from towpath_contracts.streams import INBOX_CONSUMER
 from towpath_embedded.processes.child_process import became_ready
 from towpath_embedded.servers.nats import Nats
-from towpath_fabric.nats import held_messages, pull_consumer
+from towpath_fabric.nats import pull_consumer
 from towpath_fabric.nats.pull_consumer import PullConsumer, ack, deliveries, flush, nak
 from towpath_fabric.nats.reconnects import on_reconnect
 from towpath_fabric.nats.streams import ensure_consumer, ensure_streams
@@ -240,7 +240,7 @@ async def test_what_was_given_up_without_an_answer_comes_again(nats_server: Nats
 async def test_what_is_held_too_long_comes_again(
     nats_server: Nats, holding: PullConsumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(held_messages, "LONGEST_S", 1.0)
+    monkeypatch.setattr(pull_consumer, "LONGEST_HELD_S", 1.0)
     await store(nats_server, b"forgotten")
     forgotten = (await holding.take(1))[0]
     async with asyncio.timeout(60):

@@ -71,7 +71,7 @@ async def test_a_worker_that_lacks_a_right_raises_what_is_to_be_done(folder: Pat
     server = Nats(folder / "nats", users=users, no_auth_user="anonymous")
     await server.start()
     try:
-        with pytest.raises(DeniedError, match=r"svc.tas.register_tools.default.sums.*TOWPATH_NATS_USER"):
+        with pytest.raises(DeniedError, match=r"let it register the toolset sums .*TOWPATH_NATS_USER=sums"):
             await serving(halve, url=server.url()).__aenter__()
         with pytest.raises(DeniedError, match="knows no user worker with this password"):
             await serving(halve, url=server.url(), user="worker", password="wrong").__aenter__()

@@ -85,9 +85,9 @@ async def test_a_wrong_password_of_the_broker_ends_every_service(
     role: str, broker: Nats, database: DatabaseUrl, folder: Path
 ) -> None:
     tables = {"TOWPATH_DATABASE_URL": database(role)} if role in WITH_TABLES else {}
-    found = await ended(role, folder, {**tables, **login(broker, role, TOWPATH_NATS_PASSWORD="wrong")})
+    found = await ended(role, folder, {**tables, **login(broker, role, TOWPATH_NATS_PASSWORD="never-said")})
     assert (found.status, found.problem["code"]) == (4, "broker_denied")
-    assert "wrong" not in found.log
+    assert "never-said" not in found.log
     assert f"the broker knows no user {role} with this password" in found.problem["detail"]
 
 

@@ -53,7 +53,7 @@ def test_a_bad_file_is_refused_with_its_name(cases: Path, capsys: pytest.Capture
     bad = cases.parent / "bad.yaml"
     bad.write_text(CASES.replace("verdict: allow", "verdict: alow"), "utf-8")
     assert main(["policy", "test", str(bad)]) == 2
-    assert f"The policy can't be applied: {bad}:4: " in (said := capsys.readouterr().err)
+    assert f"The policy test can't be read: {bad}:4: " in (said := capsys.readouterr().err)
     assert "verdict" in said and "Correct the file at the line that is named" in said
     (cases.parent / "policy.yaml").write_text("kind: Policy\n", "utf-8")
     assert main(["policy", "test", str(cases)]) == 2
