@@ -26,7 +26,7 @@ RARE_SEEN, RARE_WITHIN = (4, 6, 62), 300
 """Worlds that have had all of it, and how many others are looked through for what these no longer have."""
 
 FIRST_CAUGHT = {
-    "overtaken": 557,
+    "overtaken": 240,
     "revision": 63,
     "fence": 35,
     "dispatch_before_commit": 79,

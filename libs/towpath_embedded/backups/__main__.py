@@ -18,9 +18,11 @@ from towpath_fabric.garbage_collector import paused
 
 with paused():
     from cyclopts import App, Parameter
+    from nats.errors import Error
+    from nats.js.errors import Error as JetStreamError
+    from pydantic import ValidationError
 
     from towpath_contracts.problems.registry import Problem, ProblemError, problem
-    from towpath_embedded.backups.broker_content import is_broker_empty
     from towpath_embedded.backups.database_copy import backup_name, dump, restore
     from towpath_embedded.chaos.command_line import HELD, print_document, print_problem
     from towpath_embedded.platform_state import (
@@ -33,9 +35,14 @@ with paused():
     )
     from towpath_embedded.servers.postgres import Postgres
     from towpath_fabric.clock import wall
+    from towpath_fabric.nats.broker_owner import connect
+    from towpath_fabric.nats.login import LoginFileError, connect_options
+    from towpath_fabric.settings import BrokerSettings
 
 KEPT_APART = ("ticket.key", "seal.key", "checkpoints.txt", str(Path(BROKER_FOLDER) / "passwords.json"))
 """What a data folder has besides the database, and a backup has not: it must not lie in the same place."""
+
+BROKER_ANSWERS_S = 3
 
 STORE = Path(BROKER_FOLDER) / "store"
 
@@ -152,6 +159,39 @@ async def _stopped_database(data: Path) -> AsyncIterator[str]:
         yield server.dsn()
     finally:
         await server.stop()
+
+
+async def is_broker_empty() -> bool:
+    """Return whether no stream of the broker ever had a message; False where none is named, or it does not say.
+
+    It is asked as `deploy`, who declares its streams.
+    """
+    try:
+        settings = BrokerSettings()
+        if "nats_url" not in settings.model_fields_set:
+            return False
+        connection = await connect(
+            settings.nats_servers,
+            owner=settings.nats_owner,
+            **connect_options(settings),
+            inbox_prefix=b"_INBOX_deploy",
+            connect_timeout=BROKER_ANSWERS_S,
+            allow_reconnect=False,
+            error_cb=_ignore,
+        )
+    except (ValidationError, LoginFileError, OSError, Error):
+        return False
+    try:
+        # Messages that were taken out again are as bad: the broker goes on to drop new ones that have their ids.
+        return all(stream.state.last_seq == 0 for stream in await connection.jetstream().streams_info())
+    except (OSError, Error, JetStreamError):
+        return False
+    finally:
+        await connection.close()
+
+
+async def _ignore(_error: Exception) -> None:
+    """Leave it to the caller: nats-py would log it with its stack."""
 
 
 if __name__ == "__main__":
