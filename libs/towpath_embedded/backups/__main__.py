@@ -7,6 +7,7 @@ while it is restored: where it does not run, its database is started for the tim
 import asyncio
 import contextlib
 import getpass
+import logging
 import shutil
 import sys
 from collections.abc import AsyncIterator, Coroutine
@@ -177,7 +178,7 @@ async def is_broker_empty() -> bool:
             inbox_prefix=b"_INBOX_deploy",
             connect_timeout=BROKER_ANSWERS_S,
             allow_reconnect=False,
-            error_cb=_ignore,
+            error_cb=_note_error,
         )
     except (ValidationError, LoginFileError, OSError, Error):
         return False
@@ -190,8 +191,9 @@ async def is_broker_empty() -> bool:
         await connection.close()
 
 
-async def _ignore(_error: Exception) -> None:
-    """Leave it to the caller: nats-py would log it with its stack."""
+async def _note_error(error: Exception) -> None:
+    """Log quietly: nats-py would print the stack, and whoever asks is told that the broker does not say."""
+    logging.getLogger("towpath.backups").debug("the broker: %s", error)
 
 
 if __name__ == "__main__":
