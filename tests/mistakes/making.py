@@ -32,7 +32,7 @@ WIDTH = "110"
 NOWHERE = "http://127.0.0.1:9"
 """Where no platform answers: for mistakes that are to be noticed before one is asked."""
 
-_LIMIT_S = 20
+_LIMIT_S = 60
 _LOG_LINE = ('{"event":', '{"role":')
 """What a service logs beside what it says to who started it."""
 
