@@ -107,7 +107,7 @@ class PullConsumer:
         """Keep at most *window* messages requested or waiting; *rebind* is called where the consumer is missing.
 
         Loops that read several consumers share one *arrived* event. With *extends* the ack wait of messages is extended
-        as long as this process has them, waiting or taken, and has not answered.
+        as long as this process has them, waiting or taken, and has not answered; not while it is `paused`.
         """
         self.spec = spec
         self._nc = nc
@@ -247,7 +247,8 @@ class PullConsumer:
 
     async def _extend(self, unanswered: HeldMessages) -> None:
         while True:
-            for message in await unanswered.next_turn():
+            messages = await unanswered.next_turn()
+            for message in () if self.paused else messages:  # a replica that has a database may take them meanwhile
                 await in_progress(message)
 
     async def _keep(self) -> None:

@@ -259,3 +259,18 @@ async def test_what_was_given_back_is_not_extended(nats_server: Nats, client: Cl
     await ack(again)
     await asyncio.sleep(2 * SOON.ack_wait_s)
     assert holding.waiting == 0
+
+
+async def test_what_waits_for_a_database_that_is_away_goes_to_others(
+    nats_server: Nats, client: Client, holding: PullConsumer
+) -> None:
+    await store(nats_server, b"kept")
+    kept = (await holding.take(1))[0]
+    holding.paused = True
+    other = PullConsumer(client, SOON, window=8)
+    await other.start()
+    async with asyncio.timeout(20):  # far below LONGEST_HELD_S
+        again = (await other.take(1))[0]
+    assert again.data == b"kept" and deliveries(again) > deliveries(kept)
+    await ack(again)
+    await other.stop()
