@@ -4,6 +4,7 @@ A command finds a platform by `./.towpath` alone, and `up` a project by `./towpa
 told, and nothing is asked there.
 """
 
+import contextlib
 import os
 import shlex
 from collections.abc import Iterator
@@ -37,7 +38,7 @@ def find_nearby_projects(folder: Path) -> NearbyProjects:
     for place, typed in _places(folder):
         if platform_pid(place / DATA_FOLDER) is not None:
             running.append(typed)
-        elif (place / PROJECT_FILE).is_file():
+        elif _is_there(place / PROJECT_FILE):
             resting.append(typed)
     return NearbyProjects(tuple(running), tuple(resting))
 
@@ -65,7 +66,8 @@ def start_nearby(found: NearbyProjects) -> str:
 
 
 def _places(folder: Path) -> Iterator[tuple[Path, str]]:
-    with os.scandir(folder) as entries:
+    below: list[str] = []
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:  # it may be gone, or somebody else's
         below = sorted(one.name for one in islice(entries, MAX_ENTRIES) if one.is_dir() and one.name[0] != ".")
     for name in below:
         yield folder / name, name
@@ -74,9 +76,17 @@ def _places(folder: Path) -> Iterator[tuple[Path, str]]:
         if above.parent == above:
             return
         above = above.parent
-        if (above / PROJECT_FILE).is_file() or (above / DATA_FOLDER).is_dir():
+        if _is_there(above / PROJECT_FILE) or _is_there(above / DATA_FOLDER):
             yield above, "/".join([".."] * steps)
             return
+
+
+def _is_there(path: Path) -> bool:
+    """Return whether *path* is seen: folders of other users are closed, and nothing in them is meant."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
 
 
 def _listed(names: tuple[str, ...]) -> str:

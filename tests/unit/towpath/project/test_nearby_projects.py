@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -87,3 +88,20 @@ def test_a_command_one_folder_above_names_the_project(
     assert remedy in capsys.readouterr().err
     assert main(["runs", "list", "--server", "http://127.0.0.1:9"]) == UNREACHABLE
     assert remedy not in capsys.readouterr().err, "who names a platform means that one"
+
+
+def test_a_folder_that_is_closed_or_gone_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever is root may look everywhere, so the system's refusal is played."""
+    for name in ("closed", "open"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "towpath.yaml").touch()
+    look = os.stat
+
+    def refuse(path: Any, *more: Any, **options: Any) -> os.stat_result:
+        if "closed/" in os.fspath(path):
+            raise PermissionError(path)
+        return look(path, *more, **options)
+
+    monkeypatch.setattr(os, "stat", refuse)
+    assert find_nearby_projects(tmp_path) == NearbyProjects(resting=("open",))
+    assert find_nearby_projects(tmp_path / "gone") == NearbyProjects()
