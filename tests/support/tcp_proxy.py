@@ -13,6 +13,7 @@ class TcpProxy:
 
     With `tls` it ends TLS, asked for as a client of Postgres does.
     While it is `silent` it takes connections, as a frozen server does, and nothing passes in either direction.
+    The first connection on which `mutes_at` is sent hears nothing from then on, though it is heard; `muted` tells.
     """
 
     def __init__(self, target: int | Path) -> None:
@@ -22,6 +23,8 @@ class TcpProxy:
         self.open = True
         self.tls: ssl.SSLContext | None = None
         self.silent = False
+        self.mutes_at: bytes | None = None
+        self.muted = asyncio.Event()
         self.connections = 0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -34,7 +37,10 @@ class TcpProxy:
         far_reader, far_writer = await self._connect()
         self._writers |= {writer, far_writer}
         try:
-            await asyncio.gather(self._pipe(reader, far_writer), self._pipe(far_reader, writer))
+            is_muted = asyncio.Event()
+            await asyncio.gather(
+                self._pipe(reader, far_writer, mutes=is_muted), self._pipe(far_reader, writer, muted=is_muted)
+            )
         finally:
             for one in (writer, far_writer):
                 self._writers.discard(one)
@@ -57,10 +63,21 @@ class TcpProxy:
             return await asyncio.open_unix_connection(self._target)
         return await asyncio.open_connection("127.0.0.1", self._target)
 
-    async def _pipe(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pipe(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        *,
+        mutes: asyncio.Event | None = None,
+        muted: asyncio.Event | None = None,
+    ) -> None:
         with contextlib.suppress(ConnectionError):
             while data := await reader.read(65_536):
-                if not self.silent:
+                if mutes is not None and self.mutes_at is not None and self.mutes_at in data:
+                    self.mutes_at = None
+                    mutes.set()
+                    self.muted.set()
+                if not self.silent and not (muted is not None and muted.is_set()):
                     writer.write(data)
                     await writer.drain()
         writer.close()

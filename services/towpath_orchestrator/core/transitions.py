@@ -24,7 +24,7 @@ from towpath_engine.state.run import RunState
 
 
 class IncomingFact(Protocol):
-    """A fact and its JSON text; `redelivered` says that the broker has handed it out before."""
+    """A fact and its JSON text; `is_repeated` says that it may have been folded before, and nothing sent for it."""
 
     @property
     def fact(self) -> AnyFact: ...
@@ -33,7 +33,7 @@ class IncomingFact(Protocol):
     def text(self) -> str: ...
 
     @property
-    def redelivered(self) -> bool: ...
+    def is_repeated(self) -> bool: ...
 
 
 @dataclass(slots=True)
@@ -82,7 +82,7 @@ def fold_facts(state: RunState, facts: Sequence[IncomingFact], now: datetime) ->
             _park(transition, text, error, now)
             return transition
         if not entries:
-            ignored_again = ignored_again or incoming.redelivered
+            ignored_again = ignored_again or incoming.is_repeated
             continue
         transition.facts.append((transition.state.seq + 1, text))
         transition.entries.extend(entries)
@@ -92,7 +92,7 @@ def fold_facts(state: RunState, facts: Sequence[IncomingFact], now: datetime) ->
         transition.children.extend(children)
         transition.gates = transition.gates or bool(after.gates)
         wanted.update({effect.effect.effect_id: effect for effect in effects})
-    if ignored_again:  # it was folded before, perhaps by a process that died before it could send
+    if ignored_again:  # it was folded before, perhaps without what came of it being sent
         transition.effects = [message_of(transition.state, p) for p in resendable_effects(transition.state)]
     else:
         pending = {p.effect_id for p in transition.state.pending}

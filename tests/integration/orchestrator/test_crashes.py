@@ -1,20 +1,24 @@
-"""What a killed orchestrator had committed and not sent goes on within seconds, not after a decision's lease."""
+"""What an orchestrator had committed and not sent goes on within seconds, not after a decision's lease."""
 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+import asyncpg
 import nats.errors
 import pytest
 from tests.support.orchestrator.orchestrator_peers import NETWORK, Peers, connected, orchestrator, respond, use
+from tests.support.tcp_proxy import tcp_proxy
 
 from towpath_contracts import rpc
 from towpath_contracts.networks.spec import PublishNetwork
 from towpath_contracts.runs.views import GetRun, ListRuns
 from towpath_contracts.tasks import SubmitTask
 from towpath_fabric.crash_points import VARIABLE
+from towpath_fabric.postgres.database_hosts import hosts_of
 
 PATIENCE_S = 60
 """Less than the lease of a decision (75 s), after which it is asked for again anyway."""
@@ -73,3 +77,27 @@ async def test_a_run_that_was_stored_and_never_begun_is_begun_by_the_next_proces
         await first.ended(PATIENCE_S)
     async with orchestrator(database("orchestrator"), nats_server.url()):
         await completed(peers)
+
+
+async def test_what_was_stored_without_an_answer_is_sent_when_the_same_process_tries_again(
+    database: Any, nats_server: Any, peers: Peers
+) -> None:
+    """The broker does not deliver the fact a second time: its process has it, and says so."""
+    dsn = database("orchestrator")
+    (host, port), *_ = hosts_of(dsn)
+    parts = urlsplit(dsn)
+    owner = await asyncpg.connect(database())
+    stored = "SELECT count(*) FROM runs.run_event WHERE type = 'tool_call_finished'"
+    async with tcp_proxy(Path(host, f".s.PGSQL.{port}") if host.startswith("/") else port) as proxy:
+        login = parts.netloc.rpartition("@")[0]
+        address = f"{parts.scheme}://{login}@127.0.0.1:{proxy.port}{parts.path}"
+        async with orchestrator(address, nats_server.url()):
+            proxy.mutes_at = b'"tool_call_finished"'
+            await begin(peers, "unanswered")
+            async with asyncio.timeout(PATIENCE_S):
+                await proxy.muted.wait()
+                while not await owner.fetchval(stored):  # noqa: ASYNC110 - a level
+                    await asyncio.sleep(0.01)
+            proxy.cut()
+            await completed(peers)
+    await owner.close()

@@ -21,7 +21,7 @@ from towpath_orchestrator.adapters.run_store import RunStore
 from towpath_orchestrator.app.commit.batch_commit import BatchCommitter
 from towpath_orchestrator.app.commit.budget_accounting import BudgetAccounting
 from towpath_orchestrator.app.commit.fact_refusal import FactRefusal
-from towpath_orchestrator.app.commit.inbox import Inbox, InboxFact
+from towpath_orchestrator.app.commit.inbox import Inbox, InboxFact, note_tried
 from towpath_orchestrator.app.commit.output_reader import OutputReader
 from towpath_orchestrator.app.commit.run_reader import BatchRunReader, LoadedRuns
 from towpath_orchestrator.app.commit.state_snapshots import SnapshotSaver
@@ -93,6 +93,7 @@ class CommitLoop:
             except DATABASE_DOWN as error:
                 self._log.debug("postgres is away, waiting", error=str(error))
                 self._inbox.pause(paused=True)
+                note_tried(items)  # a commit that got no answer may be done: what it wants sent was not sent
                 await asyncio.sleep(DATABASE_RETRY_S)
         self._inbox.pause(paused=False)
 
@@ -106,6 +107,8 @@ class CommitLoop:
         while facts and tries < CONFLICT_TRIES:
             facts = await self._weigh(facts)
             tries += 1
+            for left in facts.values():
+                note_tried(left)  # another replica may have folded them, and died before it could send
         for run_id, left in facts.items():
             await self._inbox.give_back(left, self._committer.take_error(run_id))
             self._accounting.forget(run_id)

@@ -63,21 +63,32 @@ CONTESTED_S = 0.2
 
 @dataclass(slots=True)
 class InboxFact:
-    """One fact on its way through the loop; `message` is None for facts that this process made itself."""
+    """One fact on its way through the loop; `message` is None for facts that this process made itself.
+
+    `is_tried` says that it was folded before, and it is not known that nothing was stored: a commit that got no answer
+    may be done all the same.
+    """
 
     fact: AnyFact
     text: str
     message: Msg | None = None
     is_refused: bool = False
+    is_tried: bool = False
 
     @property
-    def redelivered(self) -> bool:
-        """Whether the broker has delivered this fact before."""
-        return self.message is not None and deliveries(self.message) > 1
+    def is_repeated(self) -> bool:
+        """Whether it may be in the log already: the broker has delivered it before, or it was tried here."""
+        return self.is_tried or (self.message is not None and deliveries(self.message) > 1)
 
     def replace_fact(self, fact: AnyFact) -> None:
         self.fact = fact
         self.text = fact.model_dump_json()
+
+
+def note_tried(facts: Iterable[InboxFact]) -> None:
+    """Remember of *facts* that they may have been folded: should that be so, what came of it is sent again."""
+    for item in facts:
+        item.is_tried = True
 
 
 def local_fact(fact: AnyFact) -> InboxFact:
