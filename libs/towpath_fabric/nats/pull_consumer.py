@@ -46,6 +46,10 @@ FLUSH_S = 2
 LONGEST_HELD_S = 60.0
 """Who has not answered a message after this time, and has it still, may never do so: the broker delivers it again."""
 
+STALLED_WAITS = 3
+"""Ack waits after which a process that has messages, and has answered none, is taken for one that stands still: a peer
+may be able to handle them. A busy one answers some of them all the time."""
+
 EXTENSIONS = 3
 """Of an ack wait: after each all are extended, so that one that was lost with this process is noticed in time."""
 
@@ -68,22 +72,30 @@ class HeldMessages:
     def __init__(self, ack_wait_s: float) -> None:
         self._ack_wait_s = ack_wait_s
         self._held: list[_Held] = []
+        self._moved_s = monotonic()
+        """When the last message was answered, or nothing was held."""
 
     def add(self, message: Msg) -> None:
         """Hold a message that has just arrived, until it is answered."""
         self._held.append(_Held(weakref.ref(message), monotonic()))
 
     def unanswered(self) -> list[Msg]:
-        """Return the messages to extend, and forget all others."""
-        oldest_s = monotonic() - LONGEST_HELD_S
+        """Return the messages to extend, and forget those that are answered or given up; none where nothing moves."""
+        now = monotonic()
         kept, messages = [], []
         for held in self._held:
             message = held.message()
-            if message is not None and not message.is_acked and held.since_s > oldest_s:
+            if message is None:
+                continue
+            if message.is_acked:
+                self._moved_s = now
+            elif held.since_s > now - LONGEST_HELD_S:
                 kept.append(held)
                 messages.append(message)
         self._held = kept
-        return messages
+        if not kept:
+            self._moved_s = now
+        return messages if now - self._moved_s < STALLED_WAITS * self._ack_wait_s else []
 
     async def next_turn(self) -> list[Msg]:
         """Wait for the time to extend, and return what is to be extended."""
