@@ -22,6 +22,7 @@ from towpath_fabric.clock import monotonic
 from towpath_fabric.ids import new_run_id
 from towpath_fabric.nats.pull_consumer import PullConsumer, Rebind, ack, deliveries, in_progress, nak
 from towpath_fabric.telemetry.logs import Logger
+from towpath_fabric.turns.task_end import end_tasks
 
 if TYPE_CHECKING:
     from towpath_fabric.nats.bus import Bus
@@ -192,8 +193,7 @@ class DecisionRequestLoop:
         tasks = [job.task for job in self._jobs.values() if job.task is not None]
         if tasks:
             _, late = await asyncio.wait(tasks, timeout=self._bus.stop_grace_s * STOP_WAIT_SHARE)
-            for task in late:
-                task.cancel()
+            await end_tasks(late)
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _begin(self, message: Msg) -> None:

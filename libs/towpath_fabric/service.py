@@ -41,6 +41,7 @@ from towpath_fabric.startup.process_end import FAILED, exit_code, log_end
 from towpath_fabric.telemetry.logs import Logger, configure_logging
 from towpath_fabric.telemetry.recorder import SpanRecorder
 from towpath_fabric.turns.shared_answers import RequestSlots
+from towpath_fabric.turns.task_end import end_tasks
 
 BackgroundLoop = Callable[[], Coroutine[Any, Any, None]]
 LifecycleHook = Callable[[], Awaitable[None]]
@@ -301,9 +302,7 @@ class Service:
             self.log.info("stopping")
         for step in reversed(stops):
             await step()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(tasks)
 
     def asgi(self) -> AsgiApp:
         """Return the FastStream application with the health paths, in front of the service's own HTTP app if any."""

@@ -24,6 +24,7 @@ from towpath_fabric.nats.clusters import CLUSTER_HEARTBEAT_S, CLUSTER_LOST_S, is
 from towpath_fabric.nats.direct_delivery import DirectDelivery
 from towpath_fabric.nats.reconnects import on_reconnect
 from towpath_fabric.turns.fair_queue import take_in_turns
+from towpath_fabric.turns.task_end import end_tasks
 
 EXPIRES_S = 30.0
 """Lifetime of one pull request at the server."""
@@ -155,10 +156,7 @@ class PullConsumer:
         if self._forget_listener is not None:
             self._forget_listener()
             self._forget_listener = None
-        tasks = [task for task in (self._keeper, self._extender) if task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks([task for task in (self._keeper, self._extender) if task is not None])
         self._keeper = self._extender = None
         if self._subscription is not None and not self._nc.is_closed:
             try:
