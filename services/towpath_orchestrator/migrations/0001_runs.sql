@@ -475,13 +475,17 @@ CREATE FUNCTION runs.is_stored_again(blob runs.blob) RETURNS boolean LANGUAGE sq
   SELECT blob.used_at > blob.created_at AND blob.used_at > now() - interval '1 hour'
 $$;
 
--- Deletes the blobs of an erasure that no other run of the project names; each that was stored again lately waits. The
--- logs of the project are read only for blobs that may go (cut at the sign of a digest, since a regular expression takes many
--- times as long), and nothing is locked meanwhile: whoever stores one of them
--- then moves its `used_at`, which is looked at again. Returns how many wait; -1 where another replica is at it.
-CREATE FUNCTION runs.delete_unnamed_blobs(of_erasure uuid, of_project text, erased uuid[]) RETURNS integer
+-- Deletes the blobs of an erasure that no other run of the project names. One that was stored again lately, before the
+-- erasure was decided, waits; what somebody has stored since then is theirs, and goes as any other that nothing names (see
+-- `find_unused_blobs`): else an erasure would never end where the same bytes are stored again and again. The logs of the
+-- project are read only for blobs that may go (cut at the sign of a digest, since a regular expression takes many
+-- times as long), and nothing is locked meanwhile: whoever stores one of them then moves its `used_at`, which is looked at
+-- again. Returns how many wait; -1 where another replica is at it.
+CREATE FUNCTION runs.delete_unnamed_blobs(of_erasure uuid, of_project text, decided_at timestamptz, erased uuid[])
+RETURNS integer
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = on SET plan_cache_mode = force_custom_plan AS $$
 DECLARE
+  began timestamptz := clock_timestamp();
   candidates text[];
   named text[] := '{}';
   waiting integer;
@@ -491,7 +495,7 @@ BEGIN
   END IF;
   SELECT coalesce(array_agg(b.digest), '{}') INTO candidates FROM runs.blob_to_erase w
     JOIN runs.blob b ON b.project = of_project AND b.digest = w.digest
-    WHERE w.erasure_id = of_erasure AND NOT runs.is_stored_again(b);
+    WHERE w.erasure_id = of_erasure AND NOT (runs.is_stored_again(b) AND b.used_at <= decided_at);
   IF cardinality(candidates) > 0 THEN
     SELECT coalesce(array_agg(DISTINCT found.digest), '{}') INTO named FROM (
       SELECT 'sha256:' || left(cut.part, 64) AS digest FROM runs.run o JOIN runs.run_event e ON e.run_id = o.run_id
@@ -505,9 +509,11 @@ BEGIN
     PERFORM FROM runs.blob b WHERE b.project = of_project AND b.digest = ANY (candidates) AND b.digest <> ALL (named)
       ORDER BY b.digest FOR UPDATE;
     DELETE FROM runs.blob b WHERE b.project = of_project AND b.digest = ANY (candidates) AND b.digest <> ALL (named)
-      AND NOT runs.is_stored_again(b);
+      AND b.used_at <= decided_at;
+    UPDATE runs.blob b SET is_named = false, unnamed_until = began
+      WHERE b.project = of_project AND b.digest = ANY (candidates) AND b.digest <> ALL (named);
   END IF;
-  DELETE FROM runs.blob_to_erase w WHERE w.erasure_id = of_erasure AND (w.digest = ANY (named)
+  DELETE FROM runs.blob_to_erase w WHERE w.erasure_id = of_erasure AND (w.digest = ANY (candidates)
     OR NOT EXISTS (SELECT FROM runs.blob b WHERE b.project = of_project AND b.digest = w.digest));
   SELECT count(*) INTO waiting FROM runs.blob_to_erase w WHERE w.erasure_id = of_erasure;
   RETURN waiting;
@@ -529,7 +535,7 @@ BEGIN
     IF 'blobs' = ANY (wanted.parts) THEN
       RETURN 0;
     END IF;
-    IF runs.delete_unnamed_blobs(of_erasure, wanted.project, wanted.run_ids) <> 0 THEN
+    IF runs.delete_unnamed_blobs(of_erasure, wanted.project, wanted.decided_at, wanted.run_ids) <> 0 THEN
       RETURN -1;
     END IF;
     PERFORM tas.note_erased_part(of_erasure, 'blobs');

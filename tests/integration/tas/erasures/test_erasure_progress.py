@@ -79,6 +79,7 @@ async def test_blobs_that_another_run_names_stay_and_one_stored_again_holds_up_i
 async def test_logs_are_not_read_for_blobs_that_can_not_go_and_nothing_waits_for_reading_them(owners: Owners) -> None:
     first, _ = await owners.all_runs()
     digests = await store_blobs(owners, SHARED, OWN, AGAIN, named_by=first)
+    await owners.runs.execute(RUN_LOG.add_blob, PROJECT, digests[AGAIN], AGAIN.encode(), len(AGAIN))
     erasure = await owners.confirm(first)
     await owners.runs.fetchval("SELECT runs.erase_runs($1, 10)", erasure.erasure_id)
     holder = await asyncpg.connect(owners.log.dsn)
@@ -91,17 +92,48 @@ async def test_logs_are_not_read_for_blobs_that_can_not_go_and_nothing_waits_for
                 await asyncio.sleep(0.05)
         again = await owners.runs.fetchval("SELECT runs.erase_runs($1, 10)", erasure.erasure_id)
         assert again == -1, "a second replica does not read them too"
-        await owners.runs.execute(RUN_LOG.add_blob, PROJECT, digests[AGAIN], AGAIN.encode(), len(AGAIN), timeout=60)
+        await owners.runs.execute(RUN_LOG.add_blob, PROJECT, digests[SHARED], SHARED.encode(), len(SHARED), timeout=60)
         async with asyncio.timeout(60):
             for part in (owners.erase_history, owners.log.erasures.finish):
                 await part()
     assert await reading == -1
-    assert await blobs_left(owners) == [AGAIN]
+    assert await blobs_left(owners) == [AGAIN, SHARED]
+    (row,) = await owners.log.owner("SELECT digest FROM runs.blob_to_erase")
+    assert row[0] == digests[AGAIN], "what somebody stored meanwhile is theirs"
     async with holder.transaction():
         await holder.execute("LOCK TABLE runs.run_event IN ACCESS EXCLUSIVE MODE")
         looked = await owners.runs.fetchval("SELECT runs.erase_runs($1, 10)", erasure.erasure_id, timeout=60)
-        assert looked == -1, "all that is left was stored again"
+        assert looked == -1, "all that is left was stored again shortly before"
     await holder.close()
+
+
+async def test_an_erasure_ends_where_the_same_bytes_are_stored_again_and_again(owners: Owners) -> None:
+    first, second = await owners.all_runs()
+    digests = await store_blobs(owners, SHARED, OWN, AGAIN, named_by=first)
+    await owners.log.owner("UPDATE runs.blob SET is_named = true")
+    await name_blobs(owners, second, digests[SHARED])
+
+    async def store_again() -> None:
+        for text in (AGAIN, SHARED):
+            await owners.runs.execute(RUN_LOG.add_blob, PROJECT, digests[text], text.encode(), len(text))
+
+    await store_again()
+    erasure = await owners.confirm(first)
+    for expected in (10, -1):
+        assert await owners.runs.fetchval("SELECT runs.erase_runs($1, 10)", erasure.erasure_id) == expected
+    await store_again()
+    for part in (owners.erase_runs, owners.erase_history, owners.log.erasures.finish):
+        await part()
+    (row,) = await owners.log.owner("SELECT status FROM tas.erasure")
+    assert row[0] == "done"
+    assert await blobs_left(owners) == [AGAIN, SHARED]
+    left = await owners.log.owner("SELECT digest, is_named FROM runs.blob WHERE project = $1 ORDER BY digest", PROJECT)
+    assert {row["digest"]: row["is_named"] for row in left} == {digests[AGAIN]: False, digests[SHARED]: True}
+    await owners.log.owner(
+        "UPDATE runs.blob SET used_at = used_at - interval '9 days', unnamed_until = unnamed_until - interval '9 days'"
+    )
+    [found] = await owners.log.owner("SELECT runs.find_unused_blobs($1, 10)", PROJECT)
+    assert found[0] == [digests[AGAIN]], "nothing has named it since, and it goes as any other"
 
 
 async def test_a_blob_that_only_the_ledger_of_another_run_names_stays(owners: Owners) -> None:
