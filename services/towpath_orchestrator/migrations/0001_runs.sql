@@ -663,10 +663,10 @@ $$;
 -- PRUNING
 -- Retention prunes whole families: a run that nobody started and that continues none, the threads that go on from it, and all
 -- runs below these. Of the oldest families behind one, and that began before a time: their runs, and what keeps each here
--- (an open gate; a call that is not settled, or was since then). Those that are being pruned are left out.
+-- (an open gate or a call that is not settled; and when the last of its calls was). Those that are being pruned are left out.
 CREATE FUNCTION runs.oldest_families(of_project text, ended_before timestamptz, behind uuid, at_most integer)
   RETURNS TABLE (family uuid, run_id uuid, project text, network text, top boolean, status text, ended_at timestamptz,
-                 erased boolean, held boolean)
+                 erased boolean, held boolean, settled_at timestamptz)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   RETURN QUERY WITH heads AS MATERIALIZED (
@@ -687,9 +687,12 @@ BEGIN
   )
   SELECT m.family, m.run_id, m.project, m.network, m.top, m.status, m.ended_at, m.erased_at IS NOT NULL,
     EXISTS (SELECT FROM runs.gate g WHERE g.run_id = m.run_id AND g.status = 'pending')
-    OR EXISTS (SELECT FROM tas.tool_call c WHERE c.run_id = m.run_id AND c.erased_at IS NULL
-      AND (c.status IN ('requested', 'awaiting_approval', 'permitted', 'started', 'unknown') OR c.updated_at >= ended_before))
-  FROM members m ORDER BY m.family, m.run_id;
+      OR coalesce(s.is_open, false), s.settled_at
+  FROM members m LEFT JOIN LATERAL (
+    SELECT bool_or(c.status IN ('requested', 'awaiting_approval', 'permitted', 'started', 'unknown')) AS is_open,
+      max(c.updated_at) AS settled_at
+    FROM tas.tool_call c WHERE c.run_id = m.run_id AND c.erased_at IS NULL) s ON true
+  ORDER BY m.family, m.run_id;
 END $$;
 
 -- What is stored of these runs and goes with them, in bytes as they lie on the disk: their large columns, read without being

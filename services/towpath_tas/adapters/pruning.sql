@@ -11,7 +11,7 @@ SELECT pg_try_advisory_xact_lock(7026118, hashtext($1));
 SELECT count(*) FROM tas.erasure WHERE project = $1 AND status = 'confirmed' AND kind = 'prune';
 
 -- name: oldest_families
-SELECT family, run_id, project, network, top, status, ended_at, erased, held
+SELECT family, run_id, project, network, top, status, ended_at, erased, held, settled_at
 FROM runs.oldest_families($1, $2, $3, $4);
 
 -- name: stored_bytes

@@ -21,7 +21,10 @@ MAX_RUNS = 5_000
 
 
 class StoredRun(NamedTuple):
-    """A run as retention sees it. `top`: no run started it; `held`: a gate of it is open, or a call is not settled."""
+    """A run as retention sees it. `top`: no run started it; `held`: a gate of it is open, or a call is not settled.
+
+    `settled_at`: when the last of its calls was settled; None where it has none.
+    """
 
     family: UUID
     run_id: UUID
@@ -32,6 +35,7 @@ class StoredRun(NamedTuple):
     ended_at: datetime | None
     erased: bool
     held: bool
+    settled_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +127,7 @@ def why_kept(family: Sequence[StoredRun], rules: PruneRules) -> WhyKept | None:
         return "not_asked_for"
     if any(run.ended_at is None or run.ended_at >= before for run in left):
         return "too_young"
-    if any(run.held for run in left):
+    if any(run.held or (run.settled_at is not None and run.settled_at >= before) for run in left):
         return "held"
     for run in left:
         asked_for = rules.network in (None, run.network) and (not rules.statuses or run.status in rules.statuses)

@@ -140,6 +140,16 @@ async def test_what_is_young_or_open_stays_with_its_family(owners: Owners) -> No
     assert (await prune(owners, dry_run=True)).kept == {"held": 2}
 
 
+async def test_a_call_that_was_settled_within_the_period_of_its_own_family_keeps_it(owners: Owners) -> None:
+    first, second = await owners.all_runs()
+    await owners.log.owner("UPDATE runs.run SET status = 'cancelled' WHERE run_id = $1", second)
+    await owners.log.owner("UPDATE tas.tool_call SET updated_at = now() - interval '20 days' WHERE run_id = $1", first)
+    retention = retention_of(owners, days=90, by_status={"cancelled": 7})
+    assert await retention.prune_projects() == 1
+    (row,) = await owners.log.owner("SELECT run_ids FROM tas.erasure")
+    assert row[0] == [second], "the shortest period is not the first one's"
+
+
 async def test_a_thread_that_went_on_while_its_start_was_chosen_is_pruned_later(owners: Owners) -> None:
     first, second = await owners.all_runs()
     young = "UPDATE runs.run SET ended_at = now() WHERE run_id = $1"

@@ -35,6 +35,8 @@ def run(number: int, family: int | None = None, **changes: Any) -> StoredRun:
         ({"ended_at": None}, "not_ended"),
         ({"ended_at": BEFORE}, "too_young"),
         ({"held": True}, "held"),
+        ({"settled_at": BEFORE}, "held"),
+        ({"settled_at": OLD}, None),
         ({"project": "q"}, "held"),
         ({"erased": True, "status": "running", "ended_at": None}, None),
     ],
@@ -82,6 +84,16 @@ def test_the_longest_period_of_the_runs_that_somebody_submitted_holds_for_a_fami
     assert why_kept(family, rules) == ("too_young" if days else "not_asked_for")
     later = PruneRules(project="p", before=now, keep=keep, now=now + timedelta(microseconds=1))
     assert why_kept(family, later) == (None if days else "not_asked_for")
+
+
+def test_a_call_that_was_settled_within_the_family_s_own_period_keeps_it() -> None:
+    now = BEFORE + timedelta(days=7)
+    keep = RunKeepDays(days=365, by_status={"cancelled": 7})
+    rules = PruneRules(project="p", before=BEFORE, keep=keep, now=now)
+    settled, ended = now - timedelta(days=20), now - timedelta(days=366)
+    assert why_kept([run(1, ended_at=ended, settled_at=settled)], rules) == "held"
+    assert why_kept([run(1, ended_at=ended, settled_at=ended)], rules) is None
+    assert why_kept([run(1, ended_at=ended, settled_at=settled, status="cancelled")], rules) is None
 
 
 def test_nothing_goes_by_its_age_where_no_period_is_set() -> None:
