@@ -12,8 +12,8 @@ from towpath_contracts.text import ELLIPSIS, SECRET_NAME, visible_json
 MAX_SHOWN = 40
 """Characters of a value that is repeated."""
 
-_SECRET = re.compile(r"(?=\S*\d)\S{16,}")
-"""How keys and tokens look, wherever they stand: long, without spaces and with digits."""
+_SECRET_CHARS = 16
+"""From here on a word with a digit may be a secret."""
 
 _SECRET_PLACE = re.compile(rf"/(?:env|headers)(?:/|$)|{SECRET_NAME.pattern}", re.IGNORECASE)
 """Where any value may be a secret, whatever its key is called."""
@@ -48,12 +48,17 @@ def _not_that(one: ProblemDetail, given: Any) -> str:
     if one.code not in WRONG_TYPES or isinstance(given, dict | list) or _SECRET_PLACE.search(one.pointer):
         return told  # a mapping or list may be endless
     shown = "nothing" if given is None else visible_json(given)
-    if SECRET_NAME.search(shown) or _SECRET.search(shown):
+    if SECRET_NAME.search(shown) or _looks_like_a_secret(shown):
         return told
     shown = shown if len(shown) <= MAX_SHOWN else f"{shown[:MAX_SHOWN]}{ELLIPSIS}"
     told = told.replace(" belongs here", f" belongs here, not {shown}", 1)
     if "bool" in one.code:
         return told + suggest_name(str(given), ("true", "false"), shown=str)
-    if isinstance(given, str) and _NAME.fullmatch(given):
+    if isinstance(given, str) and len(given) <= MAX_SHOWN and _NAME.fullmatch(given):
         return told.replace(": [first, second]", f": write [{given}]")
     return told
+
+
+def _looks_like_a_secret(text: str) -> bool:
+    """Whether a word of *text* looks as keys and tokens do: long, without spaces and with digits."""
+    return any(len(word) >= _SECRET_CHARS and any(map(str.isdecimal, word)) for word in text.split())
