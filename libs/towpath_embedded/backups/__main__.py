@@ -44,6 +44,11 @@ KEPT_APART = ("ticket.key", "seal.key", "checkpoints.txt", str(Path(BROKER_FOLDE
 """What a data folder has besides the database, and a backup has not: it must not lie in the same place."""
 
 BROKER_ANSWERS_S = 3
+BROKER_ATTEMPTS = 1
+BROKER_PAUSE_S = 0.1
+"""nats-py tries each node once more than this, also where it may not reconnect: sixty times by itself, for two minutes.
+
+The database is back by then, and often the broker is down for it."""
 
 STORE = Path(BROKER_FOLDER) / "store"
 
@@ -178,6 +183,8 @@ async def is_broker_empty() -> bool:
             inbox_prefix=b"_INBOX_deploy",
             connect_timeout=BROKER_ANSWERS_S,
             allow_reconnect=False,
+            max_reconnect_attempts=BROKER_ATTEMPTS,
+            reconnect_time_wait=BROKER_PAUSE_S,
             error_cb=_note_error,
         )
     except (ValidationError, LoginFileError, OSError, Error):

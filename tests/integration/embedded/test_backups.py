@@ -19,7 +19,7 @@ from towpath_contracts import subjects
 from towpath_contracts.authority import USERS
 from towpath_contracts.problems.registry import ProblemError
 from towpath_embedded.backups import database_copy
-from towpath_embedded.backups.__main__ import _empty_broker
+from towpath_embedded.backups.__main__ import _empty_broker, is_broker_empty
 from towpath_embedded.backups.database_copy import dump, restore, server_parts
 from towpath_embedded.backups.postgres_programs import run_program, run_script
 from towpath_embedded.platform_state import lock_folder
@@ -177,6 +177,12 @@ async def test_a_database_is_refused_while_services_work_on_it_and_comes_back_wi
         assert refused.value.problem.code == "unavailable"
 
     await in_database(data, copy)
+
+
+async def test_a_broker_that_is_down_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOWPATH_NATS_URL", "nats://127.0.0.1:1,nats://127.0.0.1:2")
+    async with asyncio.timeout(30):  # it takes a second; the machine may be busy
+        assert not await is_broker_empty()
 
 
 async def test_a_restore_says_whether_the_broker_that_is_named_is_empty(
