@@ -118,10 +118,16 @@ def test_a_server_that_does_not_answer_is_not_written_down(project: Path, capsys
         (("a b", "uvx"), "a b"),
         (("sheets", "http://example.com/mcp", "--header", "Authorization: x"), "unencrypted"),
         (("sheets", "https://example.com/mcp", "more"), "neither more words nor --env"),
-        (("sheets", "https://example.com/mcp", "--env", "KEY=s3cret"), "neither more words nor --env: KEY"),
+        (("sheets", "https://example.com/mcp", "Bearer s3cret"), "neither more words nor --env"),
+        (("sheets", "https://example.com/mcp", "--env", "KEY=s3cret"), "neither more words nor --env"),
+        (("sheets", "https://example.com/mcp", "--env", "Authorization: s3cret"), "neither more words nor --env"),
+        (("sheets", "https://example.com/mcp", "--env", "s3cret=="), "neither more words nor --env"),
         (("time", "--env", "KEY: s3cret", "uvx"), "--env takes NAME=VALUE, or NAME alone"),
         (("time", "--header", "A=b", "uvx"), "--header belongs to a URL"),
-        (("sheets", "--header", "plain", "https://example.com/mcp"), "--header takes NAME=VALUE, not 'plain'"),
+        (
+            ("sheets", "--header", "Bearer s3cret", "https://example.com/mcp"),
+            "--header takes NAME=VALUE, or 'NAME: VALUE'",
+        ),
         (("time", "--", "uvx", "${env:KEY}"), "a secret can't stand in a command"),
     ],
 )
@@ -134,6 +140,27 @@ def test_what_can_not_be_a_server_is_refused_with_the_reason(
     assert part in " ".join((said.out + said.err).split())
     assert "s3cret" not in said.out + said.err
     assert not (project / "servers.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        (b"servers:\n  time:\n    command: \xff\n", "servers.yaml:3: this is not UTF-8"),
+        (b"servers:\n  time: @a\n", "servers.yaml:2: not YAML"),
+        (None, "servers.yaml is a folder"),
+    ],
+)
+def test_a_file_of_servers_that_can_not_be_read_is_told_with_its_line(
+    project: Path, capsys: pytest.CaptureFixture[str], written: bytes | None, said: str
+) -> None:
+    file = project / "servers.yaml"
+    if written is None:
+        file.mkdir()
+    else:
+        file.write_bytes(written)
+    code, told = add_bad(capsys)
+    assert (code, told["code"]) == (2, "file_missing" if written is None else "mcp_invalid")
+    assert said in told["detail"]
 
 
 def test_the_words_of_other_tools_are_told_with_this_command(capsys: pytest.CaptureFixture[str]) -> None:

@@ -121,9 +121,10 @@ def server_entry(command: Sequence[str], env: Sequence[str], header: Sequence[st
         raise ProblemError(problem("request_invalid", "a server needs its command, or its URL", remedy=remedy))
     if command[0].startswith(("http://", "https://")):
         if command[1:] or env:
-            named = [one.partition("=")[0] for one in env]  # a value may be a secret
-            detail = f"a server at a URL takes neither more words nor --env: {' '.join([*command[1:], *named])}"
-            raise ProblemError(problem("request_invalid", detail, remedy="What it is to know is sent by --header."))
+            # Nothing of them is repeated: a header that stands in the wrong place may be a secret.
+            detail = "a server at a URL takes neither more words nor --env"
+            remedy = "What it is to know is sent by --header 'NAME=VALUE', in quotes where it has spaces."
+            raise ProblemError(problem("request_invalid", detail, remedy=remedy))
         headers = _headers(header)
         return {"url": command[0], **({"headers": headers} if headers else {})}
     if header:
@@ -155,18 +156,18 @@ def _headers(written: Sequence[str]) -> dict[str, str]:
     for one in written:
         name, sign, value = re.match(r"([^=:]*)(=|: ?|)(.*)", one, re.DOTALL).groups()  # type: ignore[union-attr]
         if not (name and sign):
-            detail = f"--header takes NAME=VALUE, not {one!r}"
-            raise ProblemError(problem("request_invalid", detail))
+            # Nor is this repeated: a token without the name of its header is one.
+            raise ProblemError(problem("request_invalid", "--header takes NAME=VALUE, or 'NAME: VALUE'"))
         found[name.strip()] = value
     return found
 
 
 def _has(place: Path, name: str, entry: Mapping[str, Any]) -> bool:
     """Return whether an earlier try has written this very server into *place*, and could not name that file then."""
-    from towpath.project.yaml_insertion import parse_yaml
+    from towpath.networks.spec_files import read_yaml
+    from towpath.project.mcp_servers import CODE
 
-    written = parse_yaml(place.read_text("utf-8"), place) if place.exists() else None
-    servers = written.get("servers") if isinstance(written, dict) else None
+    servers = read_yaml(place, CODE)[0].get("servers") if place.exists() else None
     return isinstance(servers, dict) and servers.get(name) == entry
 
 
