@@ -23,11 +23,11 @@ from towpath_embedded.processes.ports import LOOPBACK
 PASSWORDS = Path(BROKER_FOLDER) / "passwords.json"
 
 _GATEWAY, _TAS = frozenset({"gateway"}), frozenset({"tas"})
+_DATABASE = frozenset({"TOWPATH_DATABASE_URL", "TOWPATH_DATABASE_URL_FILE"})
 _NEEDED_BY = {
     "TOWPATH_NATS_PASSWORD": None,
     "TOWPATH_NATS_PASSWORD_FILE": None,
-    "TOWPATH_DATABASE_URL": role_names.DATABASE_ROLES,
-    "TOWPATH_DATABASE_URL_FILE": role_names.DATABASE_ROLES,
+    **dict.fromkeys(_DATABASE, role_names.DATABASE_ROLES),
     "TOWPATH_SESSION_SECRET": _GATEWAY,
     "TOWPATH_SESSION_SECRET_FILE": _GATEWAY,
     "TOWPATH_OIDC_CLIENT_SECRET": _GATEWAY,
@@ -37,12 +37,26 @@ _NEEDED_BY = {
 }
 """Which roles use a secret of an environment that names the servers; None is all of them."""
 
+_OF_DATABASE = (
+    *("PGHOST", "PGPORT", "PGUSER", "PGDATABASE", "PGPASSWORD", "PGPASSFILE", "PGSERVICE", "PGSERVICEFILE"),
+    *("PGSSLMODE", "PGSSLROOTCERT", "PGSSLCERT", "PGSSLKEY", "PGSSLCRL", "PGSSLNEGOTIATION"),
+    *("PGSSLMINPROTOCOLVERSION", "PGSSLMAXPROTOCOLVERSION", "PGTARGETSESSIONATTRS", "PGKRBSRVNAME", "PGGSSLIB"),
+)
+"""What asyncpg reads beside the database's address: a password and certificates may stand there alone."""
+
 
 def environment_beside_named(role: str) -> dict[str, str]:
-    """Return the environment of *role* beside the servers that this process's own environment names."""
+    """Return the environment of *role* beside the servers that this process's own environment names.
+
+    Where that names a database, what PostgreSQL's clients read belongs to it, and not to tools.
+    """
     given = os.environ
-    needed = {name for name, roles in _NEEDED_BY.items() if name in given and (roles is None or role in roles)}
-    others = {name: value for name, value in role_process.inherited(role).items() if name not in _NEEDED_BY}
+    named = not _DATABASE.isdisjoint(given)
+    needed_by = {**_NEEDED_BY, **dict.fromkeys(_OF_DATABASE if named else (), role_names.DATABASE_ROLES)}
+    needed = {name for name, roles in needed_by.items() if name in given and (roles is None or role in roles)}
+    if role == "worker":
+        needed |= role_process.passed_on(given) & given.keys() & set(_OF_DATABASE)
+    others = {name: value for name, value in role_process.inherited(role).items() if name not in needed_by}
     return {**others, **{name: given[name] for name in needed}}
 
 

@@ -227,8 +227,7 @@ def inherited(role: str, own_keys: Collection[str] = ()) -> dict[str, str]:
     plain, secrets = without_secrets(os.environ)
     plain = {name: value for name, value in plain.items() if name not in _NAMED_FILES}
     if role == "worker":
-        passed_on = {name.strip() for name in plain.get(PASSED_ON, "").split(",")}
-        return {**plain, **{name: secrets[name] for name in passed_on & set(secrets)}}
+        return {**plain, **{name: secrets[name] for name in passed_on(plain) & set(secrets)}}
     keys = {name: value for name, value in secrets.items() if name in (*PROVIDER_KEYS, LOCAL_KEY)}
     if role in _USER_CODE:
         return {**plain, **keys}
@@ -237,6 +236,11 @@ def inherited(role: str, own_keys: Collection[str] = ()) -> dict[str, str]:
     own = {*own_keys, secrets.get("TOWPATH_API_KEY", "")}
     keys = {name: value for name, value in keys.items() if name == LOCAL_KEY or not is_own_key(value.strip(), own)}
     return fork_server.with_absolute_path({**environment, **(keys if role == "decider" else {})})
+
+
+def passed_on(environment: Mapping[str, str]) -> set[str]:
+    """Return which secrets an operator lets workers have."""
+    return {name.strip() for name in environment.get(PASSED_ON, "").split(",")}
 
 
 async def http_status(port: int, path: str) -> int | None:

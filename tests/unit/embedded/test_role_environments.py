@@ -1,8 +1,10 @@
 """What each role sees of the environment that the platform was started in."""
 
+import os
+
 import pytest
 
-from towpath_embedded.processes.role_names import START_ORDER
+from towpath_embedded.processes.role_names import DATABASE_ROLES, START_ORDER
 from towpath_embedded.processes.role_process import PASSED_ON, inherited, stop_timeout_s
 from towpath_embedded.running_servers import environment_beside_named
 
@@ -76,6 +78,26 @@ def test_beside_servers_that_the_environment_names_a_role_sees_their_secrets_tha
 ) -> None:
     monkeypatch.setattr("os.environ", {**SHELL, **NAMED})
     assert set(environment_beside_named(role)) - {"PYTEST_CURRENT_TEST"} == COMMON | LOGIN | expected
+
+
+OF_POSTGRES = {"PGPASSWORD": "of the database", "PGSSLROOTCERT": "/run/secrets/ca.crt", "PGSERVICE": "towpath"}
+
+
+@pytest.mark.parametrize("role", START_ORDER)
+def test_what_clients_of_postgres_read_goes_to_who_has_the_database_alone(
+    role: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def seen_of_postgres() -> set[str]:
+        return set(environment_beside_named(role)) & set(OF_POSTGRES)
+
+    monkeypatch.setattr("os.environ", {**SHELL, **NAMED, **OF_POSTGRES})
+    assert seen_of_postgres() == (set(OF_POSTGRES) if role in DATABASE_ROLES else set())
+    monkeypatch.setitem(os.environ, PASSED_ON, "PGPASSWORD")
+    if role == "worker":
+        assert seen_of_postgres() == {"PGPASSWORD"}, "an operator may let tools have it"
+        no_database = {name: value for name, value in os.environ.items() if name not in DATABASE}
+        monkeypatch.setattr("os.environ", no_database)
+        assert seen_of_postgres() == set(OF_POSTGRES), "without a database of the platform they are the tools' own"
 
 
 @pytest.mark.parametrize("key", ["twp_0123456789ab.s3cret", " twp_0123456789ab.s3cret", "of a person", "tok-en"])
