@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from towpath.cli.shared.table import fold_line
+from towpath.cli.shared.text import printable
 from towpath_contracts.problems.registry import Problem
 from towpath_embedded.refused_files import FileFate
 from towpath_fabric.clock import wall
@@ -71,6 +72,7 @@ class UpConsole:
 
     def _table(self, rows: Sequence[tuple[str, str, str]]) -> None:
         # Lines of our own instead of a table's: addresses are copied, so they are never cut or wrapped.
+        rows = [(label, printable(value), printable(note)) for label, value, note in rows]
         width = max(len(value) for _, value, _ in rows if len(value) <= WIDEST_VALUE)
         labels = max(LABEL_WIDTH, *(len(label) + 2 for label, _, _ in rows))
         for label, value, note in rows:
@@ -94,6 +96,7 @@ class UpConsole:
 
     def _folded(self, start: str, line: str, style: str) -> None:
         """Print *line* behind *start*, folded between words where a terminal would break them."""
+        line = printable(line)
         room = self._out.width - len(start) if self._out.is_terminal else len(line)
         for text in fold_line(line, room):
             self._out.print(Text(f"{start}{text}", style=style), soft_wrap=True)
@@ -113,7 +116,7 @@ class UpConsole:
 
     def log(self, name: str, line: str) -> None:
         """Show one line of a child's log."""
-        self._out.print(Text.assemble((f"  {name:<14}", "dim"), readable_line(line)), soft_wrap=True)
+        self._out.print(Text.assemble((f"  {name:<14}", "dim"), printable(readable_line(line))), soft_wrap=True)
 
     def problem(self, problem: Problem) -> None:
         """Show what can't be done and what to do about it."""
@@ -122,8 +125,8 @@ class UpConsole:
             return
         error = Console(stderr=True, highlight=False)
         error.print(Text(f"{problem.code}  {problem.title}", style="bold red"))
-        error.print(Text(problem.detail), soft_wrap=True)
-        error.print(Text(problem.remedy, style="green"), soft_wrap=True)
+        error.print(Text(printable(problem.detail)), soft_wrap=True)
+        error.print(Text(printable(problem.remedy), style="green"), soft_wrap=True)
 
 
 def _console_line(state: Mapping[str, Any]) -> tuple[str, str, str]:

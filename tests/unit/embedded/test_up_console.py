@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from towpath.model_keys import ModelKeys, no_provider_key
+from towpath_contracts.problems.registry import problem
 from towpath_embedded.console import UpConsole, next_steps, policy_line, shell_line
 from towpath_embedded.terminal.log_notices import IN_FORCE, policy_in_force, policy_notice
 from towpath_fabric.process_protection import PROVIDER_KEYS
@@ -52,6 +53,21 @@ def test_what_a_followed_policy_is_warned_about_is_told_once_by_its_file_and_lin
     warned = {"event": "policy warning", "level": "info", "file": "policy.yaml", "warning": f"line 3: {said}"}
     assert policy_notice("tas", json.dumps(warned)) == f"policy.yaml:3: {said}"
     assert policy_notice("worker", json.dumps(warned)) is None
+
+
+def test_nothing_of_others_that_a_terminal_would_obey_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    hostile = "a\x1b]0;title\x07b \x9b31m\x1b[2Jc"
+    screen = UpConsole(as_json=False)
+    screen.notice(hostile)
+    screen.refused(hostile, [hostile])
+    screen.log("worker", hostile)
+    screen.problem(problem("unavailable", hostile, remedy=hostile))
+    state = {"gateway_url": "", "nats_url": "nats://here", "database_url": "postgresql:///", "logs": "/", "models": []}
+    screen.ready({**state, "data": f"/{hostile}", "processes": {}}, seconds=1, ephemeral=False)
+    said = capsys.readouterr()
+    assert said.out.count("ab 31mc") == 5
+    assert said.err.count("ab 31mc") == 2
+    assert not set("\x1b\x07\x9b") & set(said.out + said.err)
 
 
 def test_the_line_for_the_shell_reads_the_token_and_does_not_show_it(tmp_path: Path) -> None:

@@ -66,6 +66,46 @@ def test_nothing_is_told_where_there_is_no_project(tmp_path: Path) -> None:
     assert remedy_nearby(tmp_path) == ""
 
 
+@pytest.mark.parametrize("above", [False, True])
+def test_a_project_of_another_user_is_not_told(
+    make_project: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, above: bool
+) -> None:
+    """`towpath up` would import what it names."""
+    folder = make_project("shop") / "tests" if above else make_project("shop").parent
+    folder.mkdir(exist_ok=True)
+    assert remedy_nearby(folder) != ""
+    monkeypatch.setattr(os, "getuid", lambda: tmp_path.stat().st_uid + 1)
+    assert find_nearby_projects(folder) == NearbyProjects()
+
+
+@pytest.mark.parametrize("place", ["shop", "shop/towpath.yaml"])
+def test_a_project_that_others_may_write_is_not_told(make_project: Make, tmp_path: Path, place: str) -> None:
+    make_project("shop")
+    (tmp_path / place).chmod(0o777)
+    assert find_nearby_projects(tmp_path) == NearbyProjects()
+
+
+def test_where_a_folder_has_a_project_itself_no_other_one_is_named(make_project: Make, tmp_path: Path) -> None:
+    make_project(".")
+    make_project("shop", running=True)
+    assert remedy_nearby(tmp_path) == ""
+    assert remedy_nearby(tmp_path / "shop") == ""
+
+
+def test_a_name_that_a_terminal_would_obey_is_passed_over_and_a_dash_is_no_option(
+    make_project: Make, tmp_path: Path
+) -> None:
+    for name in ("a\x1b]0;b\x07", "c\nd", "e\u202ef", "-g"):
+        make_project(name)
+    assert find_nearby_projects(tmp_path) == NearbyProjects(resting=("./-g",))
+
+
+def test_a_link_that_leads_to_itself_hides_nothing_else(make_project: Make, tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    make_project("shop")
+    assert find_nearby_projects(tmp_path) == NearbyProjects(resting=("shop",))
+
+
 @pytest.mark.parametrize(
     ("running", "remedy"),
     [
