@@ -18,6 +18,7 @@ class FileFate(StrEnum):
 
     REFUSED = "was refused, and what was in force before stays"
     NEW = "was refused"
+    NEW_POLICY = "was refused, and no rule is in force"
     SCRIPT = "can't be played, and runs that ask for it fail"
     TOOLS = "was refused, and the worker goes on with what it has"
 
@@ -73,7 +74,7 @@ class RefusedFiles:
             return event == _UNCHANGED and not was_refused
         if event == _REFUSED:
             self._policy_faults, self._expected = [], int(record.get("problems", 0))
-            self._fate = FileFate.NEW if record.get("kept") == 0 else FileFate.REFUSED
+            self._fate = FileFate.NEW_POLICY if record.get("kept") == 0 else FileFate.REFUSED
             if not self._expected:
                 self.put(file, [f"{file}: {record.get('problem', 'it was refused')}"], self._fate)
             return True

@@ -218,6 +218,10 @@ class LineNumbers:
             for index, value in enumerate(node.value):
                 yield from self._walk(value, f"{pointer}/{index}")
 
+    def first_of(self, pointer: str) -> int:
+        """Return the line where *pointer* is given for the first time."""
+        return self._line[pointer]
+
     def of(self, pointer: str) -> int:
         """Return the line of *pointer* (the second one, where it is given twice), or of the nearest thing around it."""
         if pointer in self.duplicates:

@@ -14,6 +14,11 @@ from towpath.errors import DeclarationError
 from towpath_contracts.networks.flow import write_flow
 
 _GROUPS = "put what runs in parallel in parentheses: (a | b) >> c"
+_ROW_IN_GROUP = (
+    "Python reads a | b >> c as a | (b >> c), and a row of stages can't be a member of a group. If a and b are to run "
+    "in parallel, put them in parentheses: (a | b) >> c. If the row is to run beside a, make it a swarm: "
+    'a | Swarm("row", flow=b >> c)'
+)
 
 
 class FlowMember(ABC):
@@ -98,5 +103,5 @@ def _stages(given: object) -> tuple[FlowStage, ...]:
 def _refusal(given: object) -> DeclarationError:
     where = declared_place()
     if isinstance(given, FlowMember | FlowStage | Flow):
-        return DeclarationError(f"{where}: {_GROUPS}")
+        return DeclarationError(f"{where}: {_ROW_IN_GROUP}")
     return DeclarationError(f"{where}: a flow is made of agents and swarms, not of {type(given).__name__}; {_GROUPS}")

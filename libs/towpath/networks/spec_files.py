@@ -30,7 +30,7 @@ from towpath_readings.yaml_lines import LineNumbers, describe_yaml_fault
 MAX_FILE_BYTES = 2_000_000
 """The longest policy text the platform takes (ApplyPolicy.text); a network is far shorter."""
 
-_REMEDY = "Correct the file at the line that is named, and try again; nothing was changed."
+_REMEDY = "Correct the file at the line that is named, and try again."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +59,8 @@ def _located_faults(path: Path, lines: LineNumbers, errors: Iterable[ProblemDeta
 
 def _with_meant(fault: ProblemDetail, written: JsonObject) -> ProblemDetail:
     """Return *fault* with the value that was meant, where the file has another than the field takes, or no name."""
+    if fault.pointer == "/name" and fault.code == "missing":
+        return fault.model_copy(update={"detail": f"{fault.detail}, such as name: support"})
     given = value_at(fault.pointer, written)
     choices = re.findall(r"'([^']+)'", fault.detail) if fault.code == "literal_error" else []
     if not isinstance(given, str) or not (choices or fault.code == "string_pattern_mismatch"):
@@ -149,7 +151,7 @@ def refuse_other_kind(code: str, path: Path, written: JsonObject, lines: LineNum
         return
     if found in TAKEN_BY:
         detail = other_kind(found, kind, str(path))
-        remedy = f"Run the one that you want, or name a file that is a {kind}; nothing was changed."
+        remedy = f"Run the one that you want, or name a file that is a {kind}."
     else:
         detail = f"the kind {found!r} is not known; did you mean {kind!r}?"
         remedy = _REMEDY
@@ -167,16 +169,19 @@ def read_yaml(path: Path, code: str) -> tuple[JsonObject, LineNumbers, str]:
         line, message = describe_yaml_fault(error, text)
         raise _refused(code, path, line, f"not YAML: {message}") from error
     if lines.duplicates:
-        twice = [
-            ProblemDetail(pointer=at, code="key_twice", detail=f"{at.rpartition('/')[2]!r} is given twice; keep one")
-            for at in lines.duplicates
-        ]
+        twice = [ProblemDetail(pointer=at, code="key_twice", detail=_given_twice(at, lines)) for at in lines.duplicates]
         raise RefusedError(locate_problems(code, path, lines, twice))
     if written is None:
         raise _refused(code, path, 1, "the file is empty; it begins with a key, such as `kind: Network`")
     if not isinstance(written, dict):
         raise _refused(code, path, 1, "the file has to begin with a key, such as `kind: Network`")
     return written, lines, text
+
+
+def _given_twice(at: str, lines: LineNumbers) -> str:
+    name, first, second = at.rpartition("/")[2], lines.first_of(at), lines.of(at)
+    where = f"in line {first}" if first == second else f"in lines {first} and {second}"
+    return f"{name!r} is given twice, {where}; keep one"
 
 
 def _read_text(path: Path, code: str) -> str:

@@ -87,8 +87,9 @@ def check_function(function: object) -> None:
     """Raise DeclarationError for what can't be a tool."""
     if isinstance(function, type):
         msg = (
-            f"{place_of(function)}: a tool is a plain function, and this is a class; write @tool above a function, "
-            f"or make a method a tool: tool({function.__name__}().method)"
+            f"{place_of(function)}: a tool is a plain function, and this is a class; write @tool above a function, or "
+            "make a method a tool, under a name of this file and with the options of the decorator: "
+            f"{function.__name__.lower()} = tool(name=…, toolset=…, effect_class=…)({function.__name__}().method)"
         )
         raise DeclarationError(msg)
     if not callable(function) or not inspect.isfunction(underlying_function(function)):

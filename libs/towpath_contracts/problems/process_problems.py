@@ -21,7 +21,7 @@ PROCESS_PROBLEMS = (
     ),
     ProblemKind("data_folder_shared", 0, "The data folder is not yours alone", "Name another: --data FOLDER."),
     ProblemKind("contexts_shared", 0, "The file of contexts is not yours alone", "Close it: chmod 600 FILE."),
-    ProblemKind("file_missing", 0, "A named file does not exist", "Correct the path, and try again."),
+    ProblemKind("file_missing", 0, "A named file can't be read", "Correct the path, and try again."),
     ProblemKind(
         "service_failed",
         0,

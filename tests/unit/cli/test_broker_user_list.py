@@ -249,6 +249,6 @@ def test_without_a_deployment_its_folder_is_asked_for_and_towpath_up_is_said_to_
     needed = {"workers": ["--project", "shop", "--toolset", "crm"], "agents": ["--project", "shop"]}.get(kind, [])
     assert main([kind, "credential", *words, *(needed if words[0] == "add" else [])]) != 0
     told = " ".join(capsys.readouterr().err.split())
-    assert "file_missing A named file does not exist: the folder deploy, which has the credentials of a dep" in told
+    assert "file_missing A named file can't be read: the folder deploy, which has the credentials of a dep" in told
     assert "Name that of your deployment: --deploy FOLDER. towpath up has no credentials" in told
     assert list(tmp_path.iterdir()) == []

@@ -50,7 +50,7 @@ def test_a_refused_policy_is_told_once_with_the_line_of_every_problem() -> None:
     assert screen.kept == {} and len(screen.shown) == 1
 
 
-@pytest.mark.parametrize(("kept", "fate"), [(0, FileFate.NEW), (3, FileFate.REFUSED), (None, FileFate.REFUSED)])
+@pytest.mark.parametrize(("kept", "fate"), [(0, FileFate.NEW_POLICY), (3, FileFate.REFUSED), (None, FileFate.REFUSED)])
 def test_of_a_first_policy_it_is_not_said_that_one_before_it_stays(kept: int | None, fate: FileFate) -> None:
     shown: list[FileFate] = []
     files = RefusedFiles(lambda _file, _faults, fate=FileFate.REFUSED: shown.append(fate), lambda _: None)

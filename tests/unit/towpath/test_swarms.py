@@ -43,8 +43,16 @@ def test_operators_write_the_flow(flow: Any, written: str) -> None:
     [lambda: A | B >> C, lambda: A >> B | C, lambda: A >> "b", lambda: A | 3, lambda: (A >> B) | "c"],  # type: ignore[operator]
 )
 def test_what_operators_can_not_mean_is_refused_at_its_line(mistake: Any) -> None:
-    with pytest.raises(DeclarationError, match=r"put what runs in parallel in parentheses"):
+    with pytest.raises(DeclarationError, match=r"put (what runs in parallel|them) in parentheses: \(a \| b\) >> c"):
         mistake()
+
+
+def test_a_row_in_a_group_is_told_how_python_read_it_and_that_a_swarm_can_stand_there() -> None:
+    with pytest.raises(DeclarationError, match=r"Python reads a \| b >> c as a \| \(b >> c\).*Swarm\(\"row\", flow="):
+        A | (B >> C)  # type: ignore[operator]
+    beside = Swarm("s", flow=A | Swarm("row", flow=B >> C))
+    assert flow_of(beside) == "(a | row)"
+    assert check(beside.to_spec(), {}) == []
 
 
 def test_a_swarm_in_python_is_the_network_in_yaml(tmp_path: Path) -> None:

@@ -51,8 +51,8 @@ FOREIGN_COMMANDS: dict[tuple[str, ...], str] = {
     "towpath explain model_unauthorized",
     **dict.fromkeys(
         (("deploy",), ("install",)),
-        "one machine is started by towpath up, single services by towpath serve NAME; docs/guides/deploying.md has the "
-        "rest",
+        "one machine is started by towpath up. A server that others use is set up with deploy/compose.yaml of "
+        "Towpath's repository; docs/guides/deploying.md there has the steps",
     ),
     ("stop",): "the platform of this folder is stopped by towpath down",
     ("start",): "the platform is started by towpath up",
@@ -83,6 +83,9 @@ LISTS: dict[str, str] = {
     "WORKER": "towpath workers list",
 }
 """By the word of a command that names one of many: what lists them."""
+
+NEEDED_BESIDE: dict[tuple[str, ...], str] = {("gates", "deny"): "--reason WHY"}
+"""What the platform demands beside that word, by the words of the command."""
 
 LISTS_OF_NAMES: dict[str, str] = {
     "networks": "towpath networks list",
@@ -162,7 +165,9 @@ def _missing_word(error: MissingArgumentError) -> str | CycloptsError:
     word = error.argument.name if error.argument is not None else ""
     group, *_ = error.command_chain or ("",)
     listed = LISTS_OF_NAMES.get(group) if word == "NAME" else LISTS.get(word)
-    return error if listed is None else f"{error} Which there are: {listed}"
+    beside = NEEDED_BESIDE.get(tuple(error.command_chain or ()))
+    whole = "" if beside is None else f". A reason is needed too: {beside}"
+    return error if listed is None else f"{error} Which there are: {listed}{whole}"
 
 
 def _names_of(error: CycloptsError) -> list[str]:
@@ -177,7 +182,7 @@ def _commands_of(app: Any) -> list[str]:
 _KINDS = {
     "int": ("a whole number", "4"),
     "float": ("a number", "0.5"),
-    "int|Literal[auto]": ("a whole number or auto", "auto"),
+    "int|Literal[auto]": ("a whole number or auto", "8787, or auto"),
 }
 """What an option takes, and an example of it, by the words of the parser."""
 

@@ -13,6 +13,7 @@ from towpath_contracts.networks.child_tools import DELEGATE
 from towpath_contracts.problems.near_names import suggest_name, suggest_or_list
 from towpath_contracts.problems.registry import ProblemDetail
 from towpath_contracts.tools.calls import ToolSpec
+from towpath_contracts.tools.internal_tools import OUTPUT_TOOLS
 from towpath_tas.core.policy.condition_analysis import never_true
 from towpath_tas.core.policy.matrix import PATTERN_FIELDS, CallPrincipal, Rule, glob_matches
 from towpath_tas.core.policy.patterns import (
@@ -26,6 +27,9 @@ from towpath_tas.core.policy.unlike_comparisons import unlike_comparisons
 
 MAX_PAIRS = 1_000_000
 """Pairs of rules that are compared: about a second."""
+
+MAX_NAMED = 5
+"""Agents of a network that are named in a doubt."""
 
 MAX_WARNINGS = 200
 """Warnings in one answer."""
@@ -114,7 +118,8 @@ def doubts_about_question(
 ) -> tuple[str, ...]:
     """Return what is probably wrong with a query about *tool*, or with *rules* for it.
 
-    These are networks and agents that do not exist, and conditions that can't be met as they are meant.
+    These are networks and agents that do not exist, a tool that the agent is not equipped with, and conditions that
+    can't be met as they are meant.
     """
     problems, network = [], principal.network
     if network not in around.networks:
@@ -123,11 +128,25 @@ def doubts_about_question(
         agents = [agent.key for agent in around.networks[network]]
         if principal.agent not in agents:
             problems.append(f"{network} has no agent {principal.agent!r}{suggest_name(principal.agent, agents)}")
+        elif tool in around.tools and tool not in OUTPUT_TOOLS:
+            problems += _not_equipped(principal, tool, around.networks[network])
     for rule in rules:
         if glob_matches(rule.project, around.project) and glob_matches(rule.tool, tool):
             findings = [*_agents(rule, around), *(one for look in _conditions(rule, around) for one in look)]
             problems += [f"rule {rule.name}: {detail}" for code, detail in findings if code not in HINTS]
     return tuple(problems[:MAX_WARNINGS])
+
+
+def _not_equipped(principal: CallPrincipal, tool: str, agents: Sequence[NetworkAgent]) -> Iterator[str]:
+    """Say that the agent can't call *tool* whatever a rule says, and which of *agents* can."""
+    equipped = [agent.key for agent in agents if tool in agent.tools]
+    if principal.agent in equipped:
+        return
+    others = f", or leave the call to {' or '.join(equipped[:MAX_NAMED])}, which has it" if equipped else ""
+    yield (
+        f"no rule alone opens it: {principal.agent} of {principal.network} is not equipped with {tool}; add it to "
+        f"equipped_tools of {principal.agent} and publish the network{others}"
+    )
 
 
 def _spelling(rule: Rule) -> Iterator[Finding]:

@@ -121,6 +121,7 @@ def test_words_that_are_not_quoted_are_told_with_the_command_as_it_is_typed(
         (("queues", "requeue", "7"), "towpath queues dead requeue ID"),
         (("audit", "verify", "--bundle", "x"), "the file is the first word, as in towpath audit verify bundle.jsonl"),
         (("stop",), "the platform of this folder is stopped by towpath down"),
+        (("deploy",), "set up with deploy/compose.yaml of Towpath's repository; docs/guides/deploying.md there has"),
         (("runs", "start"), "There are "),
     ],
 )
@@ -170,6 +171,12 @@ def test_a_command_without_what_it_is_about_names_the_one_that_lists_it(
     typed: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert said in said_of(capsys, *typed)
+
+
+def test_a_denial_without_its_gate_is_told_that_it_needs_a_reason_too(capsys: pytest.CaptureFixture[str]) -> None:
+    said = said_of(capsys, "gates", "deny")
+    assert "towpath gates list. A reason is needed too: --reason WHY" in said
+    assert "A reason" not in said_of(capsys, "gates", "approve")
 
 
 def test_a_new_name_is_looked_up_nowhere(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,8 @@ from towpath_fabric.settings import Settings
 
 OWN = (
     "With towpath up on this machine: unset TOWPATH_NATS_URL, TOWPATH_NATS_USER and TOWPATH_NATS_PASSWORD, and start "
-    "{} in the folder of towpath up."
+    "{} in the folder that holds .towpath; after towpath up --ephemeral or --data FOLDER give the tools to it "
+    "instead: towpath up --worker FILE."
 )
 
 

@@ -2,6 +2,7 @@
 
 import fnmatch
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from towpath_contracts.tools.calls import ToolSpec
+from towpath_contracts.tools.internal_tools import OUTPUT_TOOLS
 from towpath_tas.adapters.cel import compile_condition
 from towpath_tas.adapters.policy_texts import read_policy_text
 from towpath_tas.core.policy.matrix import CallPrincipal
@@ -170,6 +172,35 @@ def test_an_answer_lists_unknown_networks_and_agents_of_the_question_and_its_rul
     ):
         who = CallPrincipal(network, agent, "", "ann", "shop")
         assert doubts_about_question(who, "orders.find", rules, AROUND) == (*found, typo)
+
+
+@pytest.mark.parametrize(
+    ("network", "agent", "tool_name", "doubt"),
+    [
+        (
+            "support",
+            "triage",
+            "orders.refund",
+            "equipped_tools of triage and publish the network, or leave the call to billing, which has it",
+        ),
+        (
+            "sales",
+            "closer",
+            "orders.find",
+            "equipped_tools of closer and publish the network",
+        ),
+        ("support", "billing", "orders.refund", None),
+        ("support", "triage", "orders.lost", None),
+        ("support", "triage", next(iter(OUTPUT_TOOLS)), None),
+    ],
+)
+def test_an_answer_says_that_the_agent_is_not_equipped_with_the_tool_so_that_no_rule_alone_opens_it(
+    network: str, agent: str, tool_name: str, doubt: str | None
+) -> None:
+    around = replace(AROUND, tools={**AROUND.tools, **OUTPUT_TOOLS})
+    found = doubts_about_question(CallPrincipal(network, agent, "", "ann", "shop"), tool_name, (), around)
+    told = f"no rule alone opens it: {agent} of {network} is not equipped with {tool_name}; add it to {doubt}"
+    assert found == (() if doubt is None else (told,))
 
 
 DENY = "name: never, tool: 'orders.*', effect: deny"
