@@ -373,12 +373,8 @@ def test_a_module_that_is_not_there_is_told_from_a_broken_one(tmp_path: Path, mo
 
 def test_a_tool_error_says_code_message_and_hint() -> None:
     error = ToolError("order_unknown", "No order 7", hint="Search first", retryable=True)
-    assert (error.code, error.message, error.hint, error.retryable) == (
-        "order_unknown",
-        "No order 7",
-        "Search first",
-        True,
-    )
+    told = (error.code, error.message, error.hint, error.retryable)
+    assert told == ("order_unknown", "No order 7", "Search first", True)
     assert ToolError("only_a_code").message == "only_a_code"
 
 
