@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from towpath import Client, RefusedError, SyncClient, UnavailableError
+from towpath import Client, RefusedError, SyncClient, UnavailableError, find_platform
 from towpath.cli import main
 from towpath.cli.definitions.mcp_commands import served_target
 from towpath.cli.shared import options
@@ -54,6 +54,73 @@ def place(tmp_path: Path) -> Iterator[tuple[Path, str]]:
 def test_the_token_goes_to_the_platform_of_this_user(place: tuple[Path, str]) -> None:
     folder, url = place
     assert local_token(url, folder) == "secret"
+
+
+@pytest.fixture
+def unnamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing but the folder says which platform is meant."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for name in ("TOWPATH_SERVER", "TOWPATH_API_KEY", "TOWPATH_CONTEXT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.usefixtures("unnamed")
+def test_clients_of_others_are_given_the_address_and_the_key_of_the_platform_here(place: tuple[Path, str]) -> None:
+    _, url = place
+    found = find_platform()
+    assert (found.url, found.api_key) == (url, "secret")
+    assert found.headers == {"Authorization": "Bearer secret"}
+    assert "secret" not in repr(found)
+
+
+@pytest.mark.usefixtures("unnamed")
+@pytest.mark.parametrize("key", [None, "twp_k"])
+def test_clients_of_others_are_given_what_the_environment_names(
+    place: tuple[Path, str], monkeypatch: pytest.MonkeyPatch, key: str | None
+) -> None:
+    monkeypatch.setenv("TOWPATH_SERVER", "https://towpath.example/")
+    if key is not None:
+        monkeypatch.setenv("TOWPATH_API_KEY", key)
+    found = find_platform()
+    assert (found.url, found.api_key) == ("https://towpath.example", key or ""), "not the token of the one here"
+    assert bool(found.headers) is (key is not None)
+
+
+@pytest.mark.usefixtures("unnamed")
+def test_where_no_platform_runs_a_program_is_told_to_start_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UnavailableError, match=r"none of yours runs on \./\.towpath") as caught:
+        find_platform()
+    assert (caught.value.code, caught.value.remedy.partition(",")[0]) == ("server_unreachable", "Start it: towpath up")
+    project = Path("shop")
+    project.mkdir()
+    (project / "towpath.yaml").write_text("kind: Project\n")
+    with pytest.raises(UnavailableError) as caught:
+        find_platform()
+    assert "shop" in caught.value.remedy
+    monkeypatch.setenv("TOWPATH_API_KEY", "twp_k")
+    assert find_platform().url == DEFAULT_SERVER, "as Client() does: its key is for a platform that listens there"
+
+
+@pytest.mark.usefixtures("unnamed")
+def test_a_platform_that_still_starts_is_not_taken_for_another(place: tuple[Path, str]) -> None:
+    folder, _ = place
+    (folder / "state.json").unlink()
+    (folder / "lock").write_text(json.dumps({"pid": os.getpid()}))
+    with pytest.raises(UnavailableError, match="is still starting"):
+        find_platform()
+
+
+@pytest.mark.usefixtures("unnamed")
+@pytest.mark.parametrize(
+    ("server", "told"),
+    [("nats://ann:pw@broker:4222", "is a broker, and a gateway is asked here"), ("localhost:8787", "no address of a")],
+)
+def test_an_address_that_is_no_gateways_is_refused(server: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOWPATH_SERVER", server)
+    with pytest.raises(RefusedError, match=told) as caught:
+        find_platform()
+    assert "TOWPATH_SERVER" in str(caught.value) and "pw" not in str(caught.value)
 
 
 def test_a_lock_that_somebody_holds_is_no_platform(place: tuple[Path, str]) -> None:
