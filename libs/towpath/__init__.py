@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from towpath.agents.request import AgentRequest
     from towpath.client import Client
     from towpath.client.embedded import embedded
-    from towpath.client.found_platform import FoundPlatform, find_platform
     from towpath.client.handles.run_handle import run, run_sync, submit, submit_sync
     from towpath.client.handles.sync_client import SyncClient
     from towpath.client.handles.sync_runs import SyncSubmittedRun, SyncWaitingGate
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
         TowpathError,
         UnavailableError,
     )
+    from towpath.found_platform import FoundPlatform, find_platform
     from towpath.hooks import hook
     from towpath.networks.network import Agent, Network
     from towpath.networks.policies import Policy, PolicyRule
@@ -77,7 +77,7 @@ _HOMES = {
     "DeniedError": "towpath.errors",
     "DidNotHappen": "towpath.tools.probes",
     "EgressLimits": "towpath.tools.egress_rules",
-    "FoundPlatform": "towpath.client.found_platform",
+    "FoundPlatform": "towpath.found_platform",
     "Goal": "towpath.tasks.goals",
     "Happened": "towpath.tools.probes",
     "HostMount": "towpath.tasks.mounts",
@@ -127,7 +127,7 @@ _HOMES = {
     "Worker": "towpath.worker",
     "call": "towpath.tasks.plans",
     "embedded": "towpath.client.embedded",
-    "find_platform": "towpath.client.found_platform",
+    "find_platform": "towpath.found_platform",
     "hook": "towpath.hooks",
     "load_network": "towpath.networks.spec_files",
     "load_policy": "towpath.networks.spec_files",

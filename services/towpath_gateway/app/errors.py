@@ -24,7 +24,7 @@ from towpath_contracts.problems.near_names import likeness
 from towpath_contracts.problems.registry import Problem, ProblemError, problem
 from towpath_gateway.core.a2a_errors import is_a2a, unread_call, unread_message
 from towpath_gateway.core.headers import SAFE_METHODS
-from towpath_gateway.core.openai_errors import is_openai, openai_error, retry_header
+from towpath_gateway.core.openai_errors import is_openai, openai_error, openai_path_meant, retry_header
 
 PROBLEM_JSON = "application/problem+json"
 JSON = "application/json"
@@ -47,6 +47,9 @@ _NEEDS_RETRY_AFTER = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE
 
 
 _NO_PATH = "GET /openapi.json lists every path."
+
+_ELSEWHERE = frozenset({"not_found", "method_not_allowed"})
+"""What is answered to who asks for something at the address of something else."""
 
 
 _SLIP = 0.7
@@ -82,8 +85,10 @@ def problem_body(found: Problem, path: str = "") -> dict[str, Any]:
     return {key: value for key, value in body.items() if value not in ([], {}, "")}
 
 
-def problem_response(found: Problem, request: Request, headers: Mapping[str, str] | None = None) -> Response:
-    """Return *found* as the answer to *request*."""
+def problem_response(
+    found: Problem, request: Request, headers: Mapping[str, str] | None = None, *, is_for_mcp: bool = False
+) -> Response:
+    """Return *found* as the answer to *request*; with *is_for_mcp* also where the path is not that of MCP."""
     sent = dict(headers or {})
     if found.status in _NEEDS_RETRY_AFTER:
         sent["Retry-After"] = str(found.retry_after_s or RETRY_AFTER_S)
@@ -93,14 +98,16 @@ def problem_response(found: Problem, request: Request, headers: Mapping[str, str
         sent["Location"] = str(found.extra["location"])
     body = found.model_copy(update={"retry_after_s": int(sent["Retry-After"])}) if "Retry-After" in sent else found
     told = problem_body(body, request.url.path)
-    lacks_version = found.code == "not_found" and is_openai(f"/v1{request.scope['path']}")
-    if lacks_version or is_openai(request.scope["path"]):
+    is_elsewhere = found.code == "not_found" and openai_path_meant(request.scope["path"]) is not None
+    if is_elsewhere or is_openai(request.scope["path"]):
         told["error"] = openai_error(body)
         is_one_run = request.method in SAFE_METHODS or "idempotency-key" in request.headers
         sent |= retry_header(found, is_one_run=is_one_run)
     elif is_a2a(request.scope["path"]):
         told = {**unread_call(body), **told}
-    elif request.scope["path"] == MCP_PATH:  # its clients read an error in JSON, and of other refusals say nothing
+    elif (
+        is_for_mcp or request.scope["path"] == MCP_PATH
+    ):  # its clients read an error in JSON, and of other refusals say nothing
         return Response(canonical_json(told | unread_message(body)), found.status, sent, JSON)
     return Response(canonical_json(told), found.status, sent, PROBLEM_JSON)
 
@@ -142,17 +149,27 @@ async def on_http_error(request: Request, error: Exception) -> Response:
     code = _CODES.get(HTTPStatus(error.status_code), "internal")
     remedy = {"remedy": _NO_PATH} if code == "not_found" else {}
     headers, detail = error.headers, f"{request.method} {request.url.path}: {error.detail}"
+    is_for_mcp = code in _ELSEWHERE and request.scope["path"] != MCP_PATH and _speaks_mcp(request)
     if code == "not_found" and (near := _near_path(request)):
         detail = f"{request.method} {request.url.path}: did you mean {near}?"
-    elif code == "not_found" and is_openai(meant := f"/v1{request.scope['path']}"):
+    elif code == "not_found" and (meant := openai_path_meant(request.scope["path"])):
         detail = f"{request.method} {request.url.path}: did you mean {meant}?"
         remedy = {"remedy": "End the address that the client has in /v1: base_url=http://HOST:PORT/v1."}
-    if code == "method_not_allowed" and (allowed := _methods_at(request)):
+    elif is_for_mcp:
+        detail = f"{request.method} {request.url.path}: MCP is spoken at {MCP_PATH}"
+        remedy = {"remedy": f"Give the client the address http://HOST:PORT{MCP_PATH}."}
+    elif code == "method_not_allowed" and (allowed := _methods_at(request)):
         detail = f"{request.method} {request.url.path}: this path does not take {request.method}"
         remedy = {"remedy": f"Use one of the methods that this address takes: {allowed}."}
         headers = {**(headers or {}), "Allow": allowed}
     found = problem(code, detail, **remedy)
-    return problem_response(found, request, headers)
+    return problem_response(found, request, headers, is_for_mcp=is_for_mcp)
+
+
+def _speaks_mcp(request: Request) -> bool:
+    """Return whether the request looks like a message of MCP: its clients have to take both forms of an answer."""
+    taken = request.headers.get("accept", "")
+    return request.method == "POST" and JSON in taken and "text/event-stream" in taken
 
 
 def _near_path(request: Request) -> str:
@@ -160,8 +177,9 @@ def _near_path(request: Request) -> str:
 
     One part of it may have a slip; all others are equal, or stand for an id. So few paths are compared by letters.
     """
-    typed = request.url.path.split("/")
-    found: dict[str, float] = {}
+    path = request.url.path
+    typed = path.split("/")
+    found = {MCP_PATH: likeness(path[1:])(MCP_PATH[1:])} if len(path) <= _LONGEST_SLIP else {}
     for route in iter_route_contexts(request.app.routes):
         parts = (route.path or "").split("/")
         if not getattr(route.original_route, "include_in_schema", False) or len(parts) != len(typed):

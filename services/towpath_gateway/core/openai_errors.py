@@ -13,6 +13,9 @@ from towpath_contracts.text import join_sentences
 
 _PATHS = re.compile(r"/v1/(?:chat/completions|responses(?:/.*)?|models(?!/check$)(?:/.*)?)")
 
+_APPENDED = re.compile(r"(?:/chat/completions|(?<!/v1)/(?:responses|models)(?:/[^/]+)?)$")
+"""What these clients append to their address; with /v1 before it, it may be another path with a slip."""
+
 _TYPES = {
     401: "authentication_error",
     403: "permission_error",
@@ -25,6 +28,15 @@ _TYPES = {
 def is_openai(path: str) -> bool:
     """Return whether *path* is one of OpenAI's API."""
     return _PATHS.fullmatch(path) is not None
+
+
+def openai_path_meant(path: str) -> str | None:
+    """Return the path that a client of OpenAI's API means where it has another address than one that ends in /v1.
+
+    It appends its own part to the address: to that of the gateway, or of a whole path of the API.
+    """
+    found = _APPENDED.search(path)
+    return f"/v1{found[0]}" if found is not None and not is_openai(path) else None
 
 
 def openai_error(found: Problem) -> JsonObject:

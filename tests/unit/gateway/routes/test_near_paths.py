@@ -6,6 +6,9 @@ from typing import Any
 import httpx2
 import pytest
 from fastapi import APIRouter, FastAPI
+from mcp.client.client import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
 
 from towpath_gateway.app.errors import answer_with_problems
 
@@ -34,6 +37,9 @@ def told(path: str) -> Any:
     [
         ("/v1/run", "/v1/runs"),
         ("/v1/gaets", "/v1/gates"),
+        ("/mcpx", "/mcp"),
+        ("/mcp/", "/mcp"),
+        ("/map", ""),
         ("/v1/runz/0192f3/events", "/v1/runs/{run_id}/events"),
         ("/v1/runs/0192f3/evnets", "/v1/runs/{run_id}/events"),
         ("/vl/runs", ""),  # a version is short: half of it is another one
@@ -50,8 +56,20 @@ def test_a_slip_in_one_part_of_a_path_is_told_with_the_path_that_was_meant(typed
     assert said == f"GET {typed}: " + (f"did you mean {meant}?" if meant else "Not Found")
 
 
-@pytest.mark.parametrize("path", ["/chat/completions", "/responses", "/models", "/models/support"])
-def test_an_address_of_openai_without_its_version_is_told_with_it_where_their_clients_look(path: str) -> None:
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [
+        ("/chat/completions", "/v1/chat/completions"),
+        ("/responses", "/v1/responses"),
+        ("/models", "/v1/models"),
+        ("/models/support", "/v1/models/support"),
+        ("/v1/chat/completions/chat/completions", "/v1/chat/completions"),
+        ("/v1/v1/chat/completions", "/v1/chat/completions"),
+        ("/mcp/chat/completions", "/v1/chat/completions"),
+        ("/api/responses", "/v1/responses"),
+    ],
+)
+def test_another_address_than_openais_is_told_with_it_where_their_clients_look(path: str, meant: str) -> None:
     async def ask() -> Any:
         transport = httpx2.ASGITransport(app=served())
         async with httpx2.AsyncClient(transport=transport, base_url="http://towpath.example") as client:
@@ -60,4 +78,30 @@ def test_an_address_of_openai_without_its_version_is_told_with_it_where_their_cl
     answer = asyncio.run(ask())
     assert answer.status_code == 404
     message = answer.json()["error"]["message"]
-    assert f"did you mean /v1{path}? End the address that the client has in /v1: base_url=" in message
+    assert f"did you mean {meant}? End the address that the client has in /v1: base_url=" in message
+
+
+@pytest.mark.parametrize(
+    ("address", "told"),
+    [
+        ("/mcpx", "POST /mcpx: did you mean /mcp?"),
+        ("/", "POST /: MCP is spoken at /mcp. Give the client the address http://HOST:PORT/mcp."),
+        ("/v1", "POST /v1: MCP is spoken at /mcp."),
+        ("/v1/runs", "POST /v1/runs: MCP is spoken at /mcp."),  # it takes another method
+    ],
+)
+def test_a_client_of_mcp_with_another_address_is_told_the_one_that_it_should_have(address: str, told: str) -> None:
+    async def ask() -> None:
+        transport = httpx2.ASGITransport(app=served())
+        async with (
+            httpx2.AsyncClient(transport=transport) as http,
+            Client(streamable_http_client(f"http://towpath.example{address}", http_client=http)) as client,
+        ):
+            await client.list_tools()
+
+    with pytest.raises(ExceptionGroup) as caught:
+        asyncio.run(ask())
+    error: BaseException = caught.value
+    while isinstance(error, BaseExceptionGroup):
+        (error,) = error.exceptions
+    assert isinstance(error, MCPError) and told in error.message

@@ -18,6 +18,7 @@ from towpath.client.settings import (
     still_starting,
 )
 from towpath.errors import RefusedError, UnavailableError
+from towpath.project.nearby_projects import remedy_nearby
 from towpath_contracts.problems.registry import problem
 
 
@@ -56,8 +57,6 @@ def find_platform() -> FoundPlatform:
 
 
 def _none_here() -> UnavailableError:
-    from towpath.project.nearby_projects import remedy_nearby  # reads folders: only where nothing runs
-
     detail = f"no platform is named, and none of yours runs on ./{DATA_FOLDER}"
     start = "Start it: towpath up, or name another: TOWPATH_SERVER and TOWPATH_API_KEY."
     return UnavailableError(problem("server_unreachable", detail, remedy=remedy_nearby(Path()) or start))
