@@ -6,7 +6,7 @@ like a secret nothing is repeated, and of others signs that can't be seen, or ch
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -39,8 +39,11 @@ _BLOCK_ENDS = ("expected <block end>", "did not find expected key", "did not fin
 _KEY = re.compile(r"[\w.-]{1,64}")
 """A key that is repeated in what is said of its line."""
 
-_BLOCK_TEXT = re.compile(r"[:-] +[|>][-+1-9]*(?: +#.*)?$")
-"""How a line ends below which the lines of a text stand."""
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""That of libyaml, where it is there: a policy may have a million characters."""
+
+_IN_LINES = ("|", ">")
+"""Styles of a text that ends where the next line is indented less."""
 
 _TEXT_AT_FAULT = re.compile(r"'[^']*'")
 
@@ -66,7 +69,7 @@ def describe_yaml_fault(error: yaml.YAMLError, text: str) -> tuple[int, str]:
     hint = next((hint for words, hint in _HINTS if words in said), told)
     if mark is None:
         return 1, hint
-    own = _hint_of_line(said, lines, mark.column, is_secret=is_secret) if mark.line < len(lines) else None
+    own = _hint_of_line(said, text, lines, mark.column, is_secret=is_secret) if mark.line < len(lines) else None
     return mark.line + 1, own or hint
 
 
@@ -86,21 +89,28 @@ def _column_of_key(line: str) -> int:
     return len(line) - len(line.lstrip(" -"))
 
 
-def _hint_of_line(said: str, lines: list[str], column: int, *, is_secret: bool) -> str | None:
-    """Return what is wrong with the last of *lines*: the parser says the same of an indentation and of a text."""
+def _hint_of_line(said: str, text: str, lines: list[str], column: int, *, is_secret: bool) -> str | None:
+    """Return what is wrong with the last of *lines*, with which *text* begins.
+
+    The parser says the same of an indentation and of a text.
+    """
     line = lines[-1].rstrip()
     before = line[:column]
-    if "mapping values are not allowed" in said:
+    is_colon = "mapping values are not allowed" in said
+    if not is_colon and not any(words in said for words in _BLOCK_ENDS):
+        return None
+    above = _open_above(text, len(lines) - 1)
+    if above.text is not None and not above.text.plain:
+        return f"the quoted text that begins in line {above.text.start_mark.line + 1} ends before this text"
+    if is_colon:
         if ": " not in before:
-            return _indented_otherwise(lines, is_secret=is_secret)
+            return _indented_otherwise(lines, above, is_secret=is_secret)
         key, value = _split_value(line)
         if key in _NAMED and not is_secret and (name := name_like(value, "_./-")):
             return f"a colon and a space inside a text. A name has neither; write {key}: {name}"
         return f"a colon and a space inside a text; {_quote_it(line, is_secret=is_secret)}"
-    if not any(words in said for words in _BLOCK_ENDS):
-        return None
     if not before.strip():
-        return _indented_otherwise(lines, is_secret=is_secret)
+        return _indented_otherwise(lines, above, is_secret=is_secret)
     if _split_value(line)[1].startswith("{"):
         return f"a text that begins with {{ is read as a mapping; {_quote_it(line, is_secret=is_secret)}"
     return "the value ends before this text; quote the whole of it"
@@ -118,25 +128,35 @@ def _quote_it(line: str, *, is_secret: bool) -> str:
     return "quote the whole of it" if is_secret else f"quote it: {name_hidden(key)}: {visible_json(value)}"
 
 
-def _indented_otherwise(lines: Sequence[str], *, is_secret: bool) -> str:
-    """Return that the last of *lines* is indented otherwise than what it belongs beside, and by how much."""
-    begun = _begun_in(lines[-1])
-    beside = _could_belong_beside(begun[0], lines[:-1]) if begun else []
+def _indented_otherwise(lines: Sequence[str], above: "_Above", *, is_secret: bool) -> str:
+    """Return that the last of *lines* is indented otherwise than what it belongs beside *above*, and by how much.
+
+    The parser says the same where the line goes on with a text that began above it, and has a colon in it.
+    """
+    own = _begun_in(lines[-1])
+    if own is None:
+        return _OTHERWISE
+    begin = above.text.start_mark if above.text is not None else None
+    if begin is not None and not (own.key or own.is_entry):
+        return _colon_in_lines(begin.line + 1, above.is_open, is_secret=is_secret)
+    beside = _nearest(own, above.is_open)
     if not beside:
         return _OTHERWISE
-    own = begun[0]
+    more = ""
+    if begin is not None and len(lines[begin.line][begin.column :].split()) > 1:
+        more = f". If it goes on with the text of line {begin.line + 1}, quote the whole of that"
     begins = f"{own.shown(is_secret=is_secret) or 'this line'} begins in column {own.column}"
     if len(beside) > 1:
         either = ", or ".join(
             f"to column {one.column}, beside {one.shown(is_secret=is_secret) or 'what begins there'}" for one in beside
         )
-        return f"{begins}, where nothing above it does: indent this line {either}"
+        return f"{begins}, where nothing above it does: indent this line {either}{more}"
     (one,) = beside
     spaces = abs(one.column - own.column)
     by = f"{spaces if spaces > 1 else 'one'} {'more ' if one.column > own.column else ''}space{'s' * (spaces > 1)}"
     return (
         f"{begins}, but {one.shown(is_secret=is_secret) or 'the one'} above it, which it belongs beside, in column "
-        f"{one.column}: indent this line by {by}{' less' if one.column < own.column else ''}"
+        f"{one.column}: indent this line by {by}{' less' if one.column < own.column else ''}{more}"
     )
 
 
@@ -148,6 +168,8 @@ class _Begun(NamedTuple):
     """Empty where it is not to be shown."""
 
     is_entry: bool
+    is_indentless: bool = False
+    """Whether it is an entry in the column of the key that its list belongs to."""
 
     def shown(self, *, is_secret: bool) -> str:
         """Return what it is called; of a secret nothing."""
@@ -156,31 +178,83 @@ class _Begun(NamedTuple):
         return f"`{name_hidden(self.key)}`" if self.key and not is_secret else ""
 
 
-def _begun_in(line: str) -> list[_Begun]:
-    """Return what begins in *line*: an entry for each dash, and the key behind them."""
-    begun, column = [], len(line) - len(line.lstrip(" "))
-    while line[column:].startswith("- "):
-        begun.append(_Begun(column + 1, "", is_entry=True))
-        column += 2 + len(line[column + 2 :]) - len(line[column + 2 :].lstrip(" "))
-    key, colon, _ = line[column:].partition(":")
-    if colon:
-        begun.append(_Begun(column + 1, key if _KEY.fullmatch(key) else "", is_entry=False))
-    return begun
+class _Above(NamedTuple):
+    """What is open still where a line begins."""
+
+    is_open: list[_Begun]
+    text: yaml.ScalarToken | None
+    """The text, quoted or plain, that goes on in the line; None where none does."""
 
 
-def _could_belong_beside(own: _Begun, above: Sequence[str]) -> list[_Begun]:
-    """Return what of the lines *above* begins nearest to the column of *own*, one to the right of it before one left.
+def _colon_in_lines(line: int, is_open: Sequence[_Begun], *, is_secret: bool) -> str:
+    """Return that the text which begins in *line* has a colon in a later one, and how it is written."""
+    told = f"a colon and a space inside the text that begins in line {line}; quote the whole of it"
+    if is_secret or not is_open or not (is_open[-1].is_entry or is_open[-1].key):
+        return told
+    begins = "-" if is_open[-1].is_entry else f"{name_hidden(is_open[-1].key)}:"
+    return f"{told}, or write it in the lines below `{begins} |`"
 
-    Only what is still open counts: a line that begins further left ends what stands above it further right.
+
+def _begun_in(line: str) -> _Begun | None:
+    """Return what begins first in *line*: an entry, or a key; None where neither does."""
+    written = line.strip()
+    column = len(line) - len(line.lstrip(" ")) + 1
+    if written == "-" or written.startswith("- "):
+        return _Begun(column, "", is_entry=True)
+    key, colon, _ = written.partition(":")
+    key = key.strip("'\"")
+    return _Begun(column, key if _KEY.fullmatch(key) else "", is_entry=False) if colon else None
+
+
+def _open_above(text: str, line: int) -> _Above:
+    """Return what is open in *text* where *line* begins, counted from 0, as the parser has read what is above it.
+
+    What looks like a key inside a text or between brackets is none. A list may stand in the column of its key: its
+    entries end with the next key there.
     """
     is_open: list[_Begun] = []
-    text_below: int | None = None
-    for line in above:
-        column = len(line) - len(line.lstrip(" ")) + 1
-        if not line.strip() or line.lstrip().startswith("#") or (text_below is not None and column > text_below):
-            continue
-        is_open = [one for one in is_open if one.column < column] + _begun_in(line)
-        text_below = is_open[-1].column if is_open and _BLOCK_TEXT.search(line) else None
+    brackets, is_key = 0, False
+    try:
+        for token in yaml.scan(text, Loader=_LOADER):
+            if token.start_mark.line >= line:
+                break
+            if isinstance(token, yaml.FlowMappingStartToken | yaml.FlowSequenceStartToken):
+                brackets += 1
+            elif isinstance(token, yaml.FlowMappingEndToken | yaml.FlowSequenceEndToken):
+                brackets -= 1
+            elif not brackets:
+                _follow(token, is_open, is_key=is_key)
+            is_key = isinstance(token, yaml.KeyToken)
+            goes_on = token.end_mark.line >= line and not brackets
+            if goes_on and isinstance(token, yaml.ScalarToken) and token.style not in _IN_LINES:
+                return _Above(is_open, token)
+    except yaml.YAMLError:  # it is about this line, or one below it
+        pass
+    return _Above(is_open, None)
+
+
+def _follow(token: yaml.Token, is_open: list[_Begun], *, is_key: bool) -> None:
+    """Bring *is_open* behind *token*; with *is_key* that is a key itself."""
+    column = token.start_mark.column + 1
+    if isinstance(token, yaml.KeyToken | yaml.BlockEndToken) and is_open and is_open[-1].is_indentless:
+        is_open.pop()
+    match token:
+        case yaml.BlockMappingStartToken():
+            is_open.append(_Begun(column, "", is_entry=False))
+        case yaml.BlockSequenceStartToken():
+            is_open.append(_Begun(column, "", is_entry=True))
+        case yaml.BlockEntryToken() if is_open and not is_open[-1].is_entry:
+            is_open.append(_Begun(column, "", is_entry=True, is_indentless=True))
+        case yaml.BlockEndToken() if is_open:
+            is_open.pop()
+        case yaml.ScalarToken() if is_key and is_open:
+            is_open[-1] = is_open[-1]._replace(key=token.value if _KEY.fullmatch(token.value) else "")
+        case _:
+            pass
+
+
+def _nearest(own: _Begun, is_open: Sequence[_Begun]) -> list[_Begun]:
+    """Return what of the same kind begins nearest to the column of *own*, one to the right of it before one left."""
     alike = sorted((one for one in is_open if one.is_entry == own.is_entry), key=lambda one: -one.column)
     nearest = min((abs(one.column - own.column) for one in alike), default=0)
     return [one for one in alike if nearest and abs(one.column - own.column) == nearest]

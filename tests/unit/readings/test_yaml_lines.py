@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import pytest
@@ -19,6 +20,11 @@ from towpath_readings.yaml_lines import describe_yaml_fault, locate_yaml_fault
 OTHERWISE = "this line is indented otherwise than those it belongs to"
 
 EITHER = "indent this line to column 5, beside `b`, or to column 1, beside `a`"
+
+
+IN_LINES = "a colon and a space inside the text that begins in line {}; quote the whole of it"
+
+OR_TEXT = ". If it goes on with the text of line 1, quote the whole of that"
 
 
 def begins(column: int, above: str, other: int) -> str:
@@ -43,6 +49,27 @@ def begins(column: int, above: str, other: int) -> str:
         ("a:\n  - b: |\n      note: this is text\n     c: 2\n", 4, f"`c` {begins(6, '`b`', 5)} one space less"),
         ("a:\n  - b\n # note: no key\n  c: 1\n", 4, f"`c` {begins(3, '`a`', 1)} 2 spaces less"),
         ("passwords:\n  b: 1\n   c: 2\n", 3, f"this line {begins(4, 'the one', 3)} one space less"),
+        ("a:\n- b: x\n  c:\n  - d\n   e: 1\n", 5, f"`e` {begins(4, '`c`', 3)} one space less"),
+        ("a:\n  - b: x\n    c:\n    - d\n     e: 1\n", 5, f"`e` {begins(6, '`c`', 5)} one space less"),
+        ("a:\n- b:\n  - c: 1\n  - d\ne: 1\n f: 1\n", 6, f"`f` {begins(2, '`e`', 1)} one space less"),
+        ("a:\n- b\n - c: 1\n", 3, f"the dash {begins(2, 'the dash', 1)} one space less"),
+        ("a:\n  'b': 1\n   'c': 2\n", 3, f"`c` {begins(4, '`b`', 3)} one space less"),
+        ("a:\n  b: [c,\n d: 1]\n   e: 2\n", 4, f"`e` {begins(4, '`b`', 3)} one space less"),
+        ("a:\n  b: x\n  d: 'y\n     sk-2: z'\n    c: 2\n", 5, f"`c` {begins(5, '`d`', 3)} 2 spaces less"),
+        ("a:\n  b: x\n  c: 'y\n     sk-2: z' d\n", 4, "the quoted text that begins in line 3 ends before this text"),
+        ("a:\n  b: x\n  c: 'y\n     sk-2: z': d\n", 4, "the quoted text that begins in line 3 ends before this text"),
+        (
+            "prompt: You help\n  all of them\n  and say: hello\nb: 1\n",
+            3,
+            f"{IN_LINES.format(1)}, or write it in the lines below `prompt: |`",
+        ),
+        ("- You help\n  and say: hello\n", 2, f"{IN_LINES.format(1)}, or write it in the lines below `- |`"),
+        ("secrets:\n  a: You help\n   and say: hello\n", 3, IN_LINES.format(2)),
+        (
+            "prompt: You help\n  note: hello\n",
+            2,
+            f"`note` {begins(3, '`prompt`', 1)} 2 spaces less{OR_TEXT}",
+        ),
         ("a:\n  b: 1\n -c\n", 3, OTHERWISE),
         ("note: shop: the big one\n", 1, 'a colon and a space inside a text; quote it: note: "shop: the big one"'),
         ('- tip: a "b": c # d\n', 1, 'a colon and a space inside a text; quote it: tip: "a \\"b\\": c"'),
@@ -57,7 +84,10 @@ def begins(column: int, above: str, other: int) -> str:
     ],
 )
 @pytest.mark.parametrize("loader", [yaml.SafeLoader, yaml.CSafeLoader])
-def test_each_fault_of_the_form_has_its_own_cure(loader: Any, text: str, line: int, said: str) -> None:
+def test_each_fault_of_the_form_has_its_own_cure(
+    loader: Any, text: str, line: int, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("towpath_readings.yaml_lines._LOADER", loader)
     with pytest.raises(yaml.YAMLError) as caught:
         yaml.compose(text, Loader=loader)
     assert describe_yaml_fault(caught.value, text) == (line, said)
@@ -97,6 +127,19 @@ def test_signs_that_nobody_sees_are_escaped_in_what_is_shown() -> None:
     with pytest.raises(yaml.YAMLError) as caught:
         yaml.compose(text, Loader=yaml.SafeLoader)
     assert describe_yaml_fault(caught.value, text)[1].endswith('quote it: a⟨U+200B⟩: "b: \\u202ec"')
+
+
+@pytest.mark.parametrize("line", ["- " * 150_000, "x: " * 100_000, " " * 300_000])
+def test_a_long_line_is_told_about_in_the_time_that_it_is_read_in(line: str) -> None:
+    text = f'kind: Policy\na: "\n  {line}\n "\nx:\n    b: 1\n  c: 2\n{line}: 1'
+    with pytest.raises(yaml.YAMLError) as caught:
+        yaml.compose(text, Loader=yaml.CSafeLoader)
+    began = process_time()
+    assert describe_yaml_fault(caught.value, text)[1].startswith("`c` begins in column 3, where nothing above")
+    of_the_line = yaml.YAMLError("mapping values are not allowed here")
+    of_the_line.problem_mark = yaml.Mark("", 0, 7, 0, None, None)  # type: ignore[attr-defined]
+    assert describe_yaml_fault(of_the_line, text)[0] == 8
+    assert process_time() - began < 1
 
 
 async def _publish(path: Path) -> None:
