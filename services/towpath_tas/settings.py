@@ -82,7 +82,8 @@ class TasSettings(Settings):
     """JSON: other periods for runs that ended with a status, such as {"failed": 90}."""
 
     run_keep_days_by_network: dict[str, KeepDays] = Field(default_factory=dict)
-    """JSON: other periods for runs of a network. Where a status has one, too, the longer of both holds."""
+    """JSON: other periods for runs of a network, named alone for all projects, or as `project/network`. Where a status
+    has one, too, the longer of both holds."""
 
     @field_validator("run_keep_days", "run_keep_days_by_status", "run_keep_days_by_network")
     @classmethod

@@ -10,6 +10,12 @@ SELECT pg_try_advisory_xact_lock(7026118, hashtext($1));
 -- name: unfinished
 SELECT count(*) FROM tas.erasure WHERE project = $1 AND status = 'confirmed' AND kind = 'prune';
 
+-- name: standing_still
+-- Prunings that were chosen so long ago and are not carried out.
+SELECT erasure_id, project, requested_at, parts FROM tas.erasure
+WHERE status = 'confirmed' AND kind = 'prune' AND requested_at < clock_timestamp() - $1::interval
+ORDER BY project, erasure_id LIMIT 100;
+
 -- name: oldest_families
 SELECT family, run_id, project, network, top, status, ended_at, erased, held, settled_at
 FROM runs.oldest_families($1, $2, $3, $4);

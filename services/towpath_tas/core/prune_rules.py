@@ -7,7 +7,7 @@ all of it.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import groupby
 from typing import NamedTuple
@@ -40,7 +40,10 @@ class StoredRun(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunKeepDays:
-    """For how many days runs are kept after their end; 0: for ever. Some statuses and networks have their own."""
+    """For how many days runs are kept after their end; 0: for ever. Some statuses and networks have their own.
+
+    A network is named as `project/name`, or by its name alone for all projects that have one of that name.
+    """
 
     days: int = 0
     by_status: Mapping[str, int] = field(default_factory=dict)
@@ -52,6 +55,13 @@ class RunKeepDays:
         return min(
             (days for days in (self.days, *self.by_status.values(), *self.by_network.values()) if days), default=0
         )
+
+    def of_project(self, project: str) -> "RunKeepDays":
+        """Return the periods of one project, where networks have their names alone: one named with it goes first."""
+        of_all = {name: days for name, days in self.by_network.items() if "/" not in name}
+        start = f"{project}/"
+        own = {name.removeprefix(start): days for name, days in self.by_network.items() if name.startswith(start)}
+        return replace(self, by_network=of_all | own)
 
     def of(self, family: Iterable[StoredRun]) -> int:
         """Return the longest period of a family's runs that somebody submitted: those below go with them."""

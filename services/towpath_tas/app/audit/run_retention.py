@@ -8,6 +8,7 @@ replica (`towpath_fabric.postgres.run_erasures`). So a run is never half there f
 import asyncio
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -17,7 +18,7 @@ import asyncpg
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.text import truncate
 from towpath_contracts.tools.retention import MAX_REASON_CHARS, PrunedRuns, PruneRuns
-from towpath_fabric.clock import wall
+from towpath_fabric.clock import monotonic, wall
 from towpath_fabric.ids import new_run_id
 from towpath_fabric.postgres.pool import DATABASE_DOWN, Queries
 from towpath_fabric.telemetry.logs import Logger
@@ -36,10 +37,23 @@ MAX_MEASURED_RUNS = 100
 """Of the runs of one dry run: others count as much as these do on average."""
 
 PRUNE_EVERY_S = 3_600.0
+
+PASS_EVERY_S = 86_400.0
+"""From the begin of one pass over a project to that of the next: periods are days, and a pass reads all that is kept
+for longer."""
+
 AGAIN_S = 60.0
-"""Where something was pruned, there may be more."""
+"""Where something was pruned, there may be more of the same pass."""
+
+STANDS_STILL_S = 7_200.0
+"""A batch that is not gone by then stands still; one of which blobs wait takes an hour."""
+
+TELL_S = 3_600.0
+
+RETENTION_FAILED = (*DATABASE_DOWN, asyncpg.PostgresError)
 
 ACTOR = "retention"
+PARTS = ("runs", "blobs", "history", "tas")
 _FIRST = UUID(int=0)
 
 
@@ -119,8 +133,21 @@ class RunPruning:
             raise ProblemError(problem("prune_under_way", f"runs of {project} are being pruned now"))
 
 
+@dataclass(slots=True)
+class _Pass:
+    """How far the pass over a project is, when it goes on, and when the one after it begins."""
+
+    due_s: float
+    behind: UUID | None = None
+    next_s: float = 0.0
+
+
 class RunRetention:
-    """Prunes runs of every project that ended longer ago than *keep* says, in batches."""
+    """Prunes runs of every project that ended longer ago than *keep* says, in batches.
+
+    A pass looks at all families of a project that are old enough for some period, most of which others may keep: so one
+    begins once a day.
+    """
 
     def __init__(self, pool: Any, log: Logger, metrics: TasMetrics, *, keep: RunKeepDays) -> None:
         self._pool = pool
@@ -128,59 +155,92 @@ class RunRetention:
         self._log = log
         self._metrics = metrics
         self._keep = keep
-        self._behind: dict[str, UUID] = {}
-        self._under_way = False
+        self._passes: dict[str, _Pass] = {}
+        self._told: dict[UUID, float] = {}
 
     async def run(self) -> None:
-        """Look for ever, about once an hour; sooner while there is something to prune. Ends where all is kept."""
+        """Look for ever, about once an hour; sooner while a pass goes on. Ends where all is kept."""
         if not self._keep.shortest:
             return
         succeeded = self._metrics.housekept.labels("retention")
         succeeded.set(wall().timestamp())  # so that a process that never succeeds is seen, too
         while True:
-            pruned = 0
+            if await self.look():
+                succeeded.set(wall().timestamp())
+            goes_on = any(one.due_s <= monotonic() for one in self._passes.values())
+            await asyncio.sleep(AGAIN_S if goes_on else PRUNE_EVERY_S)
+
+    async def look(self) -> bool:
+        """Choose what goes now; returns whether nothing fails or stands still."""
+        try:
+            failed = await self._prune_projects()
+            return not await self._tell_what_stands_still() and not failed
+        except RETENTION_FAILED as error:
+            self._log.warning("old runs were not pruned", error=f"{type(error).__name__}: {error}")
+            return False
+
+    async def _prune_projects(self) -> bool:
+        """Choose the next batch of each project whose pass is due; returns whether one failed, which waits an hour."""
+        failed = False
+        found = {row["project"] for row in await self._pool.fetch(QUERIES.projects)}
+        self._passes = {project: self._passes.get(project) or _Pass(monotonic()) for project in sorted(found)}
+        for project, one in self._passes.items():
+            if one.due_s > monotonic():
+                continue
             try:
-                pruned = await self.prune_projects()
-                if not self._under_way:
-                    succeeded.set(wall().timestamp())
-            except (*DATABASE_DOWN, asyncpg.PostgresError) as error:
-                self._log.warning("old runs were not pruned", error=str(error))
-            await asyncio.sleep(AGAIN_S if pruned or self._under_way else PRUNE_EVERY_S)
+                await self._prune(project, one)
+            except RETENTION_FAILED as error:
+                failed, one.due_s = True, monotonic() + PRUNE_EVERY_S
+                reason = f"{type(error).__name__}: {error}"
+                self._log.warning("old runs were not pruned", project=project, error=reason)
+        return failed
 
-    async def prune_projects(self) -> int:
-        """Choose the next batch of each project; returns how many runs go."""
-        pruned = 0
-        self._under_way = False
-        for row in await self._pool.fetch(QUERIES.projects):
-            pruned += await self._prune(row["project"])
-        return pruned
-
-    async def _prune(self, project: str) -> int:
+    async def _prune(self, project: str, now: _Pass) -> None:
         """Choose the next batch of one project: behind families that stay there may be some that go.
 
         A look goes on behind the batch before, so that what is kept for longer is not read again for each batch.
         """
-        while True:
+        keep = self._keep.of_project(project)
+        if now.behind is None:
+            now.next_s = monotonic() + PASS_EVERY_S
+        while keep.shortest:
             request = PruneRuns(
                 project=project,
                 actor=ACTOR,
-                older_than_days=self._keep.shortest,
+                older_than_days=keep.shortest,
                 dry_run=False,
-                behind=self._behind.get(project),
-                reason=_reason(self._keep),
+                behind=now.behind,
+                reason=_reason(keep),
             )
             try:
-                found = await self._pruning.prune_by(request, self._keep)
+                found = await self._pruning.prune_by(request, keep)
             except ProblemError:
-                self._under_way = True
-                return 0
-            self._behind.pop(project, None)
-            if found.next_behind is not None:
-                self._behind[project] = found.next_behind
+                return
+            now.behind = found.next_behind
             if found.runs:
                 self._log.info("old runs are pruned", project=project, runs=found.runs, before=str(found.before))
-            if found.runs or found.next_behind is None:
-                return found.runs
+            if now.behind is None:
+                break
+            if found.runs:
+                return
+        now.due_s = now.next_s
+
+    async def _tell_what_stands_still(self) -> bool:
+        """Log which prunings are not carried out, each once an hour; returns whether there are any."""
+        rows = await self._pool.fetch(QUERIES.standing_still, timedelta(seconds=STANDS_STILL_S))
+        for row in rows:
+            if self._told.get(row["erasure_id"], -TELL_S) > monotonic() - TELL_S:
+                continue
+            self._log.warning(
+                "runs that were chosen to be pruned are not gone; their project is not pruned meanwhile",
+                project=row["project"],
+                erasure_id=str(row["erasure_id"]),
+                since=str(row["requested_at"]),
+                missing=[part for part in PARTS if part not in row["parts"]],
+            )
+            self._told[row["erasure_id"]] = monotonic()
+        self._told = {row["erasure_id"]: self._told[row["erasure_id"]] for row in rows}
+        return bool(rows)
 
 
 def _reason(keep: RunKeepDays) -> str:

@@ -8,6 +8,7 @@ from uuid import UUID
 import asyncpg
 import pytest
 from prometheus_client import CollectorRegistry
+from structlog.testing import capture_logs
 from tests.conftest import DatabaseUrl
 from tests.support.tas import audit_log as logs
 from tests.support.tas.audit_log import PROJECT, audit_log, fill
@@ -65,6 +66,11 @@ def retention_of(owners: Owners, **keep: Any) -> RunRetention:
 async def carry_out(owners: Owners) -> None:
     for part in (owners.erase_runs, owners.erase_history, owners.log.erasures.finish):
         await part()
+
+
+async def chosen(owners: Owners) -> list[list[UUID]]:
+    """Return the runs of each pruning that was chosen, in order."""
+    return [row[0] for row in await owners.log.owner("SELECT run_ids FROM tas.erasure ORDER BY erasure_id")]
 
 
 async def statuses(owners: Owners) -> list[str]:
@@ -144,10 +150,8 @@ async def test_a_call_that_was_settled_within_the_period_of_its_own_family_keeps
     first, second = await owners.all_runs()
     await owners.log.owner("UPDATE runs.run SET status = 'cancelled' WHERE run_id = $1", second)
     await owners.log.owner("UPDATE tas.tool_call SET updated_at = now() - interval '20 days' WHERE run_id = $1", first)
-    retention = retention_of(owners, days=90, by_status={"cancelled": 7})
-    assert await retention.prune_projects() == 1
-    (row,) = await owners.log.owner("SELECT run_ids FROM tas.erasure")
-    assert row[0] == [second], "the shortest period is not the first one's"
+    assert await retention_of(owners, days=90, by_status={"cancelled": 7}).look()
+    assert await chosen(owners) == [[second]], "the shortest period is not the first one's"
 
 
 async def test_a_thread_that_went_on_while_its_start_was_chosen_is_pruned_later(owners: Owners) -> None:
@@ -211,12 +215,12 @@ async def test_nobody_prunes_what_the_log_does_not_say_or_what_is_younger_than_a
 
 async def test_retention_prunes_each_project_by_itself_and_two_replicas_choose_once(owners: Owners) -> None:
     first, second = await owners.all_runs()
-    await owners.log.owner("UPDATE runs.run SET project = 'bank' WHERE run_id = $1", second)
-    await owners.log.owner("UPDATE tas.tool_call SET project = 'bank' WHERE run_id = $1", second)
-    assert await retention_of(owners, days=100).prune_projects() == 0
+    await move(owners, second, "bank")
+    assert await retention_of(owners, days=100).look()
     await retention_of(owners).run()  # which ends at once
-    retention = retention_of(owners, days=90)
-    assert await retention.prune_projects() == 2 and await retention.prune_projects() == 0
+    assert await chosen(owners) == []
+    for _ in range(2):
+        assert await retention_of(owners, days=90).look()
     rows = await owners.log.owner("SELECT project, run_ids, requested_by, reason FROM tas.erasure ORDER BY 1")
     why = "TOWPATH_RUN_KEEP_DAYS=90"
     assert [tuple(row) for row in rows] == [
@@ -225,6 +229,11 @@ async def test_retention_prunes_each_project_by_itself_and_two_replicas_choose_o
     ]
     await carry_out(owners)
     assert await statuses(owners) == ["done", "done"]
+
+
+async def move(owners: Owners, run_id: UUID, project: str) -> None:
+    for table in ("runs.run", "tas.tool_call"):
+        await owners.log.owner(f"UPDATE {table} SET project = $2 WHERE run_id = $1", run_id, project)
 
 
 async def test_runs_go_by_the_period_of_their_status_or_network_and_a_look_goes_on_behind_the_one_before(
@@ -238,35 +247,119 @@ async def test_runs_go_by_the_period_of_their_status_or_network_and_a_look_goes_
         found = await RunPruning(owners.log.pool).prune_by(asked, RunKeepDays(**keep))
         assert (found.runs, found.next_behind) == (0, first)
     retention = retention_of(owners, by_status={"completed": 90})
-    assert await retention.prune_projects() == 1
-    assert await retention.prune_projects() == 0, "what is chosen is not gone yet"
-    assert retention._under_way
-    rows = await owners.log.owner("SELECT run_ids, reason FROM tas.erasure")
-    why = 'TOWPATH_RUN_KEEP_DAYS=0 TOWPATH_RUN_KEEP_DAYS_BY_STATUS={"completed": 90}'
-    assert [tuple(row) for row in rows] == [([second], why)]
+    for _ in range(2):
+        assert await retention.look()
+    assert await chosen(owners) == [[second]], "what is chosen is not gone yet"
+    [row] = await owners.log.owner("SELECT reason FROM tas.erasure")
+    assert row[0] == 'TOWPATH_RUN_KEEP_DAYS=0 TOWPATH_RUN_KEEP_DAYS_BY_STATUS={"completed": 90}'
     await carry_out(owners)
-    assert await retention.prune_projects() == 0 and not retention._under_way
-    assert await retention_of(owners, days=90).prune_projects() == 1
+    for period in (retention_of(owners, by_status={"completed": 90}), retention_of(owners, days=90)):
+        assert await period.look()
+    assert await chosen(owners) == [[second], [first]]
 
 
-async def test_the_loop_tells_its_success_and_looks_again_soon_while_a_batch_is_not_gone(
+async def test_a_network_that_is_named_with_its_project_has_its_period_there_alone(owners: Owners) -> None:
+    first, second = await owners.all_runs()
+    await owners.log.owner("UPDATE runs.run SET network = 'audits'")
+    await move(owners, second, "bank")
+    assert await retention_of(owners, days=90, by_network={f"{PROJECT}/audits": 0}).look()
+    rows = await owners.log.owner("SELECT run_ids, reason FROM tas.erasure")
+    assert [tuple(row) for row in rows] == [([second], "TOWPATH_RUN_KEEP_DAYS=90")]
+    assert await retention_of(owners, by_network={"audits": 0, f"{PROJECT}/audits": 90}).look()
+    assert await chosen(owners) == [[second], [first]]
+
+
+async def test_all_families_are_looked_at_once_a_day_and_each_minute_only_while_their_project_is_pruned(
+    owners: Owners, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = await owners.all_runs()
+    await owners.log.owner("UPDATE runs.run SET network = 'audits' WHERE run_id = $1", second)
+    await move(owners, second, "bank")
+    monkeypatch.setattr(run_retention, "FAMILIES_AT_ONCE", 1)
+    retention = retention_of(owners, days=90, by_network={"audits": 0})
+    asked: list[str] = []
+    choose = retention._pruning.prune_by
+
+    async def prune_by(request: PruneRuns, keep: RunKeepDays | None) -> PrunedRuns:
+        asked.append(request.project)
+        return await choose(request, keep)
+
+    monkeypatch.setattr(retention._pruning, "prune_by", prune_by)
+    for expected in (["bank", "bank", PROJECT], [PROJECT], [PROJECT], []):
+        asked.clear()
+        assert await retention.look()
+        assert asked == expected
+        if expected == [PROJECT]:
+            assert await chosen(owners) == [[first]]
+            await carry_out(owners)
+    for one in retention._passes.values():
+        one.due_s -= run_retention.PASS_EVERY_S
+    asked.clear()
+    assert await retention.look()
+    assert asked == ["bank", "bank", PROJECT]
+
+
+async def test_a_project_that_fails_is_told_and_keeps_no_other_from_its_turn(owners: Owners) -> None:
+    first, second = await owners.all_runs()
+    await move(owners, second, "bank")
+    await owners.log.owner("CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no'; END $$")
+    await owners.log.owner(
+        "CREATE TRIGGER refuse BEFORE INSERT ON tas.erasure FOR EACH ROW WHEN (NEW.project = 'bank')"
+        " EXECUTE FUNCTION refuse()"
+    )
+    retention = retention_of(owners, days=90)
+    with capture_logs() as logs:
+        assert not await retention.look()
+        assert await retention.look(), "it is asked again an hour later"
+    told = [(one["event"], one["project"]) for one in logs]
+    assert told == [("old runs were not pruned", "bank"), ("old runs are pruned", PROJECT)]
+    assert await chosen(owners) == [[first]]
+
+
+async def test_a_pruning_that_stands_still_is_logged_once_an_hour_with_what_it_waits_for(
+    owners: Owners, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    retention = retention_of(owners, days=90)
+    assert await retention.look() and await retention.look(), "a batch that goes is no fault"
+    [row] = await owners.log.owner(
+        "UPDATE tas.erasure SET requested_at = requested_at - interval '3 hours' RETURNING erasure_id"
+    )
+    await owners.erase_runs()
+    with capture_logs() as logs:
+        assert [await retention.look() for _ in range(2)] == [False, False]
+    [told] = logs
+    assert (told["log_level"], told["project"], told["erasure_id"]) == ("warning", PROJECT, str(row[0]))
+    assert told["missing"] == ["history", "tas"] and "not gone" in told["event"]
+    monkeypatch.setattr(run_retention, "TELL_S", 0.0)
+    with capture_logs() as logs:
+        assert not await retention.look()
+    assert len(logs) == 1
+    await carry_out(owners)
+    assert await retention.look() and retention._told == {}
+
+
+async def test_the_loop_tells_its_success_and_looks_again_soon_while_a_pass_goes_on(
     owners: Owners, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pauses: list[float] = []
+    succeeded: list[float] = []
 
     async def pause(seconds: float) -> None:
         pauses.append(seconds)
         succeeded.append(retention._metrics.housekept.labels("retention")._value.get())
-        if len(pauses) == 3:
-            raise ConnectionError
         if len(pauses) == 2:
+            await owners.log.owner("UPDATE tas.erasure SET requested_at = requested_at - interval '3 hours'")
+        if len(pauses) in (3, 5):
             await carry_out(owners)
+        if len(pauses) == 6:
+            raise ConnectionError
 
-    succeeded: list[float] = []
+    monkeypatch.setattr(run_retention, "FAMILIES_AT_ONCE", 1)
     retention = retention_of(owners, days=90)
     monkeypatch.setattr(run_retention.asyncio, "sleep", pause)
     with pytest.raises(ConnectionError):
         await retention.run()
     monkeypatch.undo()
-    assert pauses == [run_retention.AGAIN_S, run_retention.AGAIN_S, run_retention.PRUNE_EVERY_S]
-    assert succeeded[0] == succeeded[1] < succeeded[2], "a batch that is not gone is no success"
+    soon, late = run_retention.AGAIN_S, run_retention.PRUNE_EVERY_S
+    assert pauses == [*[soon] * 5, late]
+    assert succeeded[0] < succeeded[1] == succeeded[2] < succeeded[3], "what stands still is no success"

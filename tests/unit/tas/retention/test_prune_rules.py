@@ -9,7 +9,14 @@ from pydantic import ValidationError
 
 from towpath_contracts.runs.statuses import FINAL_STATUSES, LIVE_STATUSES
 from towpath_contracts.tools.retention import MAX_KEEP_DAYS, EndedStatus, PruneRuns
-from towpath_tas.app.audit.run_retention import AGAIN_S, FAMILIES_AT_ONCE, PRUNE_EVERY_S
+from towpath_tas.app.audit.run_retention import (
+    AGAIN_S,
+    FAMILIES_AT_ONCE,
+    PASS_EVERY_S,
+    PRUNE_EVERY_S,
+    STANDS_STILL_S,
+    TELL_S,
+)
 from towpath_tas.core.prune_rules import MAX_RUNS, PruneRules, RunKeepDays, StoredRun, choose, why_kept
 from towpath_tas.settings import TasSettings
 from towpath_tas.wiring.audit_wiring import keep_days_of
@@ -150,5 +157,14 @@ def test_periods_of_statuses_and_networks_are_json(monkeypatch: pytest.MonkeyPat
         TasSettings.load()
 
 
-def test_a_look_is_about_once_an_hour() -> None:
-    assert (FAMILIES_AT_ONCE, PRUNE_EVERY_S, AGAIN_S) == (500, 3_600, 60)
+def test_a_network_that_is_named_with_its_project_has_its_period_there_alone() -> None:
+    keep = RunKeepDays(by_network={"n": 30, "p/n": 90, "p/team/bot": 7, "q/n": 0, "q/m": 14})
+    assert keep.of_project("p") == RunKeepDays(by_network={"n": 90, "team/bot": 7})
+    assert keep.of_project("q") == RunKeepDays(by_network={"n": 0, "m": 14})
+    assert keep.of_project("other") == RunKeepDays(by_network={"n": 30})
+    assert keep.shortest == 7 and keep.of_project("q").shortest == 14
+
+
+def test_a_look_is_about_once_an_hour_and_a_pass_once_a_day() -> None:
+    assert (FAMILIES_AT_ONCE, PRUNE_EVERY_S, AGAIN_S, PASS_EVERY_S) == (500, 3_600, 60, 86_400)
+    assert (STANDS_STILL_S, TELL_S) == (7_200, 3_600)
