@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import AliasChoices, Field, SecretStr, field_validator
 
-from towpath_contracts.decisions.model_strings import WITH_NATIVE_TOOLS
+from towpath_contracts.decisions.model_strings import PROVIDERS, WITH_NATIVE_TOOLS
 from towpath_contracts.decisions.provider_limits import ProviderLimit
 from towpath_contracts.subjects import DEFAULT_POOL
 from towpath_fabric.settings import Settings
@@ -45,6 +45,15 @@ class DeciderSettings(Settings):
     anthropic_api_key: SecretStr | None = Field(default=None, validation_alias="ANTHROPIC_API_KEY")
     local_url: str | None = None
     local_api_key: SecretStr | None = None
+
+    @field_validator("provider_limits")
+    @classmethod
+    def _of_models(cls, limits: dict[str, ProviderLimit]) -> dict[str, ProviderLimit]:
+        others = sorted(name for name in limits if name.partition(":")[0] not in PROVIDERS)
+        if others:
+            msg = f"limits are of {', '.join(sorted(PROVIDERS))} or PROVIDER:MODEL, not of {', '.join(others)}"
+            raise ValueError(msg)
+        return limits
 
     @field_validator("native_tools")
     @classmethod

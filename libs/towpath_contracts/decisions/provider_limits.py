@@ -5,10 +5,10 @@ Deciders of two versions share these, so they are added to and never changed. Ti
 
 from pydantic import Field
 
-from towpath_contracts.base import Message, MessagePart
+from towpath_contracts.base import ClientMessagePart, Message, MessagePart
 
 
-class ProviderLimit(MessagePart):
+class ProviderLimit(ClientMessagePart):
     """What one provider, or one model of it, may be asked; None is no limit."""
 
     concurrency: int | None = Field(default=None, ge=1)

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from towpath_contracts.decisions.request import Usage
 from towpath_decider.adapters.model_prices import cached_part, price
@@ -81,3 +82,23 @@ def test_a_script_file_that_is_no_script_is_refused(tmp_path: Path) -> None:
         FileScriptSource(tmp_path).get("bad")
     with pytest.raises(ScriptLoadError, match="TOWPATH_SCRIPT_DIR"):
         FileScriptSource(None).get("bad")
+
+
+@pytest.mark.parametrize(
+    ("limits", "named"),
+    [
+        ('{"opnai": {"concurrency": 1}}', "not of opnai"),
+        ('{"openai": {"concurency": 1}}', "concurency"),
+        ('{"local:m": {"requests_per_minute": 0}}', "requests_per_minute"),
+    ],
+)
+def test_a_limit_of_nobody_or_of_nothing_is_refused(limits: str, named: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOWPATH_PROVIDER_LIMITS", limits)
+    with pytest.raises(ValidationError, match=named):
+        DeciderSettings()
+
+
+def test_limits_are_of_a_provider_or_of_one_of_its_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOWPATH_PROVIDER_LIMITS", '{"local": {"concurrency": 2}, "openai:m": {"tokens_per_minute": 9}}')
+    limits = DeciderSettings().provider_limits
+    assert (limits["local"].concurrency, limits["openai:m"].tokens_per_minute) == (2, 9)
