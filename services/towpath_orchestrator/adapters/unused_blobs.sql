@@ -12,7 +12,7 @@ WITH RECURSIVE firsts AS (
 SELECT project FROM firsts WHERE unnamed_until < now() - interval '2 days'
 
 -- name: find
-SELECT runs.find_unused_blobs($1, $2)
+SELECT looked_at, unused FROM runs.find_unused_blobs($1, $2)
 
 -- name: delete
 SELECT blobs, bytes FROM runs.delete_unused_blobs($1, $2)

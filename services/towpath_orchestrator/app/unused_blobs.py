@@ -6,6 +6,7 @@ Postgres (`runs.find_unused_blobs`); whoever uses one of them meanwhile keeps it
 """
 
 import asyncio
+from collections.abc import Sequence
 
 import asyncpg
 
@@ -20,7 +21,9 @@ QUERIES = Queries.load("towpath_orchestrator.adapters", "unused_blobs.sql")
 LOOK_S = 3_600.0
 """The first look comes so long after the start, too: workers report first what they could not while all was down."""
 
-FOUND_AT_ONCE = 10_000
+FOUND_AT_ONCE = 50_000
+"""In one transaction, which reads the logs once: who stores the same bytes may wait for its end. Then come the next."""
+
 DELETED_AT_ONCE = 100
 """In one transaction: who stores the same bytes waits for it."""
 
@@ -63,9 +66,17 @@ class UnusedBlobLoop:
             self._succeeded.set(wall().timestamp())
 
     async def _clean(self, project: str) -> None:
-        async with self._pool.acquire() as connection, connection.transaction():
-            await connection.execute(f"SET LOCAL statement_timeout = '{FIND_TIMEOUT_S:.0f}s'")  # the role's is shorter
-            unused = await connection.fetchval(QUERIES.find, project, FOUND_AT_ONCE, timeout=FIND_TIMEOUT_S)
+        looked_at = FOUND_AT_ONCE
+        while looked_at >= FOUND_AT_ONCE:
+            async with self._pool.acquire() as connection, connection.transaction():
+                await connection.execute(
+                    f"SET LOCAL statement_timeout = '{FIND_TIMEOUT_S:.0f}s'"
+                )  # the role's is shorter
+                [found] = await connection.fetch(QUERIES.find, project, FOUND_AT_ONCE, timeout=FIND_TIMEOUT_S)
+            await self._delete(project, found["unused"])
+            looked_at = found["looked_at"]
+
+    async def _delete(self, project: str, unused: Sequence[str]) -> None:
         blobs = size = 0
         for first in range(0, len(unused), DELETED_AT_ONCE):
             [gone] = await self._pool.fetch(QUERIES.delete, project, unused[first : first + DELETED_AT_ONCE])

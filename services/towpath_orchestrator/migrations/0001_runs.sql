@@ -475,9 +475,20 @@ CREATE FUNCTION runs.is_stored_again(blob runs.blob) RETURNS boolean LANGUAGE sq
   SELECT blob.used_at > blob.created_at AND blob.used_at > now() - interval '1 hour'
 $$;
 
+-- Of these digests those that a dead letter of the project names which somebody may still send again, or just has. A letter
+-- that nobody could read is of any project; its bytes may be anything.
+CREATE FUNCTION runs.named_in_letters(of_project text, digests text[]) RETURNS text[]
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+  SELECT coalesce(array_agg(DISTINCT n.digest), '{}') FROM (
+    SELECT 'sha256:' || left(cut.part, 64) AS digest FROM runs.dead_letter d
+      CROSS JOIN LATERAL string_to_table(encode(d.body, 'escape'), 'sha256:') AS cut (part)
+    WHERE coalesce(d.project, '') IN (of_project, '') AND (d.status = 'dead' OR d.settled_at > now() - interval '1 day')) n
+  WHERE n.digest = ANY (digests)
+$$;
+
 -- Deletes the blobs of an erasure that no other run of the project names. One that was stored again lately, before the
--- erasure was decided, waits; what somebody has stored since then is theirs, and goes as any other that nothing names (see
--- `find_unused_blobs`): else an erasure would never end where the same bytes are stored again and again. The logs of the
+-- erasure was decided, waits; what somebody has stored since then is theirs, and what a dead letter names is another run's: both
+-- go as any other that nothing names (see `find_unused_blobs`). Else an erasure would never end where the same bytes are stored again and again. The logs of the
 -- project are read only for blobs that may go (cut at the sign of a digest, since a regular expression takes many
 -- times as long), and nothing is locked meanwhile: whoever stores one of them then moves its `used_at`, which is looked at
 -- again. Returns how many wait; -1 where another replica is at it.
@@ -488,6 +499,7 @@ DECLARE
   began timestamptz := clock_timestamp();
   candidates text[];
   named text[] := '{}';
+  in_letters text[];
   waiting integer;
 BEGIN
   IF NOT pg_try_advisory_xact_lock(7026115, hashtext(of_erasure::text)) THEN
@@ -506,10 +518,11 @@ BEGIN
         CROSS JOIN LATERAL string_to_table(c.context || coalesce(c.fact, ''), 'sha256:') AS cut (part)
       WHERE c.project = of_project AND c.run_id <> ALL (erased)) found
     WHERE found.digest = ANY (candidates);
+    in_letters := runs.named_in_letters(of_project, candidates);
     PERFORM FROM runs.blob b WHERE b.project = of_project AND b.digest = ANY (candidates) AND b.digest <> ALL (named)
       ORDER BY b.digest FOR UPDATE;
     DELETE FROM runs.blob b WHERE b.project = of_project AND b.digest = ANY (candidates) AND b.digest <> ALL (named)
-      AND b.used_at <= decided_at;
+      AND b.digest <> ALL (in_letters) AND b.used_at <= decided_at;
     UPDATE runs.blob b SET is_named = false, unnamed_until = began
       WHERE b.project = of_project AND b.digest = ANY (candidates) AND b.digest <> ALL (named);
   END IF;
@@ -601,30 +614,33 @@ END $$;
 -- A blob is stored before what names it, and whoever is about to name one moves its `used_at` first. So one that nothing
 -- has named within a week of that was stored for a task, a step or a result that never came.
 
--- Of at most *at_most* blobs that no run has named as far as is known, for a day or longer: notes which are named by what was
--- written since then, and returns the others that nobody has used for a week. Names are looked for in runs that are under
+-- Of the *at_most* blobs that no run has named for longest as far as is known, for a day or longer: notes which are named by
+-- what was written since then, and returns how many it has looked at, and the others that nobody has used for a week and no
+-- dead letter names, which may be sent again. Names are looked for in runs that are under
 -- way, or moved since then (a day more for a writer that was held up), and of the ledger also where a call got its outcome
 -- without its run. Nothing is locked meanwhile. Empty where another replica looks.
-CREATE FUNCTION runs.find_unused_blobs(of_project text, at_most integer) RETURNS text[]
+CREATE FUNCTION runs.find_unused_blobs(of_project text, at_most integer, OUT looked_at integer, OUT unused text[])
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_custom_plan AS $$
 DECLARE
   began timestamptz := clock_timestamp();
   since timestamptz;
   candidates text[];
   found text[];
-  unused text[];
 BEGIN
+  looked_at := 0;
+  unused := '{}';
   IF NOT pg_try_advisory_xact_lock(7026119, hashtext(of_project)) THEN
-    RETURN '{}';
+    RETURN;
   END IF;
   SELECT array_agg(b.digest), min(b.unnamed_until) - interval '1 day' INTO candidates, since FROM (
     SELECT o.digest, o.unnamed_until FROM runs.blob o
     WHERE o.project = of_project AND NOT o.is_named AND o.unnamed_until < began - interval '1 day'
     ORDER BY o.unnamed_until LIMIT at_most) b;
   IF candidates IS NULL THEN
-    RETURN '{}';
+    RETURN;
   END IF;
-  WITH looked_at AS MATERIALIZED (
+  looked_at := cardinality(candidates);
+  WITH moved AS MATERIALIZED (
     SELECT r.run_id FROM runs.run r WHERE r.project = of_project AND r.status IN ('running', 'waiting', 'cancelling')
     UNION
     SELECT r.run_id FROM runs.run r WHERE r.project = of_project AND r.inactive_updated_at >= since
@@ -633,11 +649,11 @@ BEGIN
       AND a.phase IN ('outcome', 'settled')
   )
   SELECT coalesce(array_agg(DISTINCT n.digest), '{}') INTO found FROM (
-    SELECT 'sha256:' || left(cut.part, 64) AS digest FROM looked_at l
+    SELECT 'sha256:' || left(cut.part, 64) AS digest FROM moved l
       JOIN runs.run_event e ON e.run_id = l.run_id AND e.at >= since
       CROSS JOIN LATERAL string_to_table(e.event::text, 'sha256:') AS cut (part)
     UNION ALL
-    SELECT 'sha256:' || left(cut.part, 64) FROM looked_at l
+    SELECT 'sha256:' || left(cut.part, 64) FROM moved l
       JOIN tas.tool_call c ON c.run_id = l.run_id AND c.updated_at >= since
       CROSS JOIN LATERAL string_to_table(c.context || coalesce(c.fact, ''), 'sha256:') AS cut (part)) n
   WHERE n.digest = ANY (candidates);
@@ -646,7 +662,10 @@ BEGIN
     UPDATE runs.blob b SET unnamed_until = began
     WHERE b.project = of_project AND b.digest = ANY (candidates) AND b.digest <> ALL (found) RETURNING b.digest, b.used_at
   ) SELECT coalesce(array_agg(n.digest), '{}') INTO unused FROM noted n WHERE n.used_at <= began - interval '7 days';
-  RETURN unused;
+  IF cardinality(unused) > 0 THEN
+    found := runs.named_in_letters(of_project, unused);
+    unused := ARRAY(SELECT u.digest FROM unnest(unused) u (digest) WHERE u.digest <> ALL (found));
+  END IF;
 END $$;
 
 -- Deletes of these blobs those that were found to be unused, unless somebody has used one since.
@@ -749,7 +768,7 @@ GRANT SELECT (project, tool_calls_per_minute) ON runs.project_quota TO towpath_t
 
 -- PostgreSQL lets everybody run a new function.
 REVOKE EXECUTE ON FUNCTION runs.ensure_partitions(text, integer), runs.drop_empty_partitions(text),
-  runs.uuid_at(timestamptz), runs.tree_to_erase, runs.due_erasures, runs.is_to_be_erased, runs.is_stored_again, runs.delete_unnamed_blobs, runs.erase_runs,
+  runs.uuid_at(timestamptz), runs.tree_to_erase, runs.due_erasures, runs.is_to_be_erased, runs.is_stored_again, runs.named_in_letters, runs.delete_unnamed_blobs, runs.erase_runs,
   runs.find_unused_blobs, runs.delete_unused_blobs, runs.oldest_families,
   runs.stored_bytes_of FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION runs.ensure_partitions(text, integer) TO towpath_orchestrator, towpath_tas;
@@ -759,7 +778,7 @@ GRANT EXECUTE ON FUNCTION runs.due_erasures, runs.is_to_be_erased, runs.erase_ru
   runs.delete_unused_blobs TO towpath_orchestrator;
 
 -- migrate:down
-DROP FUNCTION runs.stored_bytes_of, runs.oldest_families, runs.find_unused_blobs, runs.delete_unused_blobs, runs.erase_runs, runs.delete_unnamed_blobs, runs.is_stored_again, runs.is_to_be_erased,
+DROP FUNCTION runs.stored_bytes_of, runs.oldest_families, runs.find_unused_blobs, runs.delete_unused_blobs, runs.erase_runs, runs.delete_unnamed_blobs, runs.named_in_letters, runs.is_stored_again, runs.is_to_be_erased,
   runs.due_erasures, runs.tree_to_erase;
 DROP TABLE runs.project_storage, runs.project_quota, runs.budget, runs.budget_version, runs.budget_limit, runs.dead_letter, runs.handling_failure, runs.notice,
   runs.gate, runs.blob_to_erase, runs.blob, runs.network_version, runs.snapshot, runs.idempotency, runs.run_snapshot, runs.run_fact,

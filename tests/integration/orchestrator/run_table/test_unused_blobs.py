@@ -68,6 +68,11 @@ class Blobs:
         )
         await self.owner.execute("UPDATE runs.run SET updated_at = now() WHERE run_id = $1", run_id)
 
+    async def find(self, connection: Any = None) -> list[str]:
+        """Return what is unused."""
+        [found] = await (connection or self.pool).fetch(unused_blobs.QUERIES.find, PROJECT, 10)
+        return list(found["unused"])
+
     async def left(self) -> set[str]:
         """Return the digests that are there."""
         return {row[0] for row in await self.owner.fetch("SELECT digest FROM runs.blob")}
@@ -117,6 +122,37 @@ async def test_what_is_used_again_stays_for_another_week(blobs: Blobs) -> None:
     assert await blobs.left() == set()
 
 
+async def test_all_of_a_project_are_looked_at_in_one_turn_however_many_they_are(
+    blobs: Blobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = await blobs.run("running")
+    digests = [await blobs.store(f"text {number}") for number in range(9)]
+    await blobs.pass_days(8)
+    await blobs.name(run_id, *digests[:3])
+    monkeypatch.setattr(unused_blobs, "FOUND_AT_ONCE", 3)
+    await blobs.loop.look()
+    assert await blobs.left() == set(digests[:3])
+
+
+@pytest.mark.parametrize("of_project", [PROJECT, None, "bank"])
+async def test_what_an_open_dead_letter_names_stays_until_it_is_settled(blobs: Blobs, of_project: str | None) -> None:
+    digest, other = await blobs.store("a result that could not be read"), await blobs.store("of nobody")
+    body = b"\xff\x00\\" + json.dumps({"result": {"result_digest": digest}}).encode()
+    await blobs.owner.execute(
+        "INSERT INTO runs.dead_letter (stream, subject, reason, body, project) VALUES ('TOOLOUT', 's', 'r', $1, $2)",
+        *(body, of_project),
+    )
+    await blobs.spend_days(12)
+    assert await blobs.left() == ({digest} if of_project != "bank" else set())
+    settle = "UPDATE runs.dead_letter SET status = 'requeued', settled_at = now() - make_interval(days => $1)"
+    await blobs.owner.execute(settle, 0)
+    await blobs.spend_days(1)
+    assert await blobs.left() == ({digest} if of_project != "bank" else set()), "it is on its way"
+    await blobs.owner.execute(settle, 2)
+    await blobs.spend_days(2)
+    assert await blobs.left() == set() and other != digest
+
+
 async def test_a_name_of_the_ledger_counts_also_where_the_run_has_ended_long_ago(blobs: Blobs) -> None:
     run_id = await blobs.run("cancelled")
     await blobs.pass_days(60)
@@ -145,7 +181,7 @@ async def test_who_is_about_to_name_a_blob_keeps_it_however_the_two_meet(blobs: 
     texts = ("before", "meanwhile", "behind")
     before, meanwhile, behind = [await blobs.store(text) for text in texts]
     await blobs.pass_days(9)
-    found = await blobs.pool.fetchval(unused_blobs.QUERIES.find, PROJECT, 10)
+    found = await blobs.find()
     assert set(found) == {before, meanwhile, behind}
     await blobs.store("before")
     async with blobs.pool.acquire() as writer:
@@ -168,7 +204,7 @@ async def test_who_stores_the_same_bytes_while_they_are_deleted_has_them_afterwa
     async with blobs.pool.acquire() as cleaner:
         transaction = cleaner.transaction()
         await transaction.start()
-        found = await cleaner.fetchval(unused_blobs.QUERIES.find, PROJECT, 10)
+        found = await blobs.find(cleaner)
         await cleaner.fetch(unused_blobs.QUERIES.delete, PROJECT, found)
         storing = asyncio.create_task(blobs.store("same bytes"))
         await _waits_for_a_lock(blobs.owner)

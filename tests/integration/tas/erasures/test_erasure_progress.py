@@ -132,8 +132,29 @@ async def test_an_erasure_ends_where_the_same_bytes_are_stored_again_and_again(o
     await owners.log.owner(
         "UPDATE runs.blob SET used_at = used_at - interval '9 days', unnamed_until = unnamed_until - interval '9 days'"
     )
-    [found] = await owners.log.owner("SELECT runs.find_unused_blobs($1, 10)", PROJECT)
+    [found] = await owners.log.owner("SELECT unused FROM runs.find_unused_blobs($1, 10)", PROJECT)
     assert found[0] == [digests[AGAIN]], "nothing has named it since, and it goes as any other"
+
+
+async def test_a_blob_that_only_a_dead_letter_of_another_run_names_stays_until_it_is_settled(owners: Owners) -> None:
+    first, second = await owners.all_runs()
+    digests = await store_blobs(owners, SHARED, OWN, AGAIN, named_by=first)
+    letter = (
+        "INSERT INTO runs.dead_letter (stream, subject, run_id, reason, body, project)"
+        " VALUES ('TOOLOUT', 's', $1, 'r', convert_to($2, 'UTF8'), $3)"
+    )
+    for run_id, text in ((first, OWN), (second, SHARED)):
+        await owners.log.owner(letter, run_id, json.dumps({"result_digest": digests[text]}), PROJECT)
+    await owners.erase(first)
+    assert await blobs_left(owners) == [SHARED]
+    old = "UPDATE runs.blob SET unnamed_until = now() - interval '2 days' WHERE project = $1"
+    for settled, unused in ((False, []), (True, [digests[SHARED]])):
+        await owners.log.owner(old, PROJECT)
+        if settled:
+            await owners.log.owner("DELETE FROM runs.dead_letter")
+        await owners.log.owner("UPDATE runs.blob SET used_at = now() - interval '9 days'")
+        [found] = await owners.log.owner("SELECT unused FROM runs.find_unused_blobs($1, 10)", PROJECT)
+        assert found[0] == unused
 
 
 async def test_a_blob_that_only_the_ledger_of_another_run_names_stays(owners: Owners) -> None:
