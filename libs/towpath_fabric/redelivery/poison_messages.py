@@ -11,7 +11,8 @@ before and removed after. Only the end of the process leaves the mark behind, so
 
 A mark that is found is a death only if it is another process's, and so old that the broker has delivered the message
 again because of it: a younger one is at work in a replica that got another copy. The ack wait of a watched message is
-extended meanwhile, so that there are few copies. While the database is away the message waits for its mark.
+extended meanwhile, so that there are few copies. While the database is away the message waits for its mark, and goes to
+a replica that has one; once it is marked it stays here, since a copy elsewhere would take the mark for a death.
 """
 
 import asyncio
@@ -184,11 +185,13 @@ class PoisonGuard:
             await ack(message)
             yield False
             return
-        extending = asyncio.create_task(self._extend(message))
+        marked = asyncio.Event()
+        extending = asyncio.create_task(self._extend(message, marked))
         try:
             withdraw = functools.partial(self._unmark, message, survived=False) if self._yields else None
             async with self._turn.take(withdraw):
                 deaths = await self._begin(message)
+                marked.set()
                 if withdraw is not None and not self._turn.is_alone:
                     await withdraw()
                 refused = deaths >= self._max_deaths
@@ -246,10 +249,11 @@ class PoisonGuard:
         )
         await refuse(message, poison_reason(deaths), reads)
 
-    async def _extend(self, message: Msg) -> None:
-        """Extend the ack wait as long as this process lives and its event loop runs."""
+    async def _extend(self, message: Msg, marked: asyncio.Event) -> None:
+        """Extend the ack wait while this process lives and its event loop runs; before the mark, with a database."""
         while True:
-            await in_progress(message)
+            if marked.is_set() or not self._feed.paused:
+                await in_progress(message)
             await asyncio.sleep(self._spec.ack_wait_s / 3)
 
 

@@ -83,9 +83,4 @@ SELECT b.*, '' AS set_by, NULL::timestamptz AS set_at FROM (
 ORDER BY b.scope DESC, b.key LIMIT $3
 
 -- name: forget_past_days
--- Nobody reads what was spent of a past day's limit. An account of which something is reserved stays until it is settled.
-DELETE FROM runs.budget b WHERE b.ctid = ANY (ARRAY(
-  SELECT d.ctid FROM runs.budget d
-  WHERE d.scope = 'day' AND d.key < to_char((now() - interval '93 days') AT TIME ZONE 'UTC', 'YYYY-MM-DD')
-    AND (d.usd_micros_reserved, d.tokens_reserved, d.model_calls_reserved, d.tool_calls_reserved) = (0, 0, 0, 0)
-  ORDER BY d.key LIMIT 5000 FOR UPDATE SKIP LOCKED))
+SELECT runs.forget_past_days()

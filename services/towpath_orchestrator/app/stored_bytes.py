@@ -88,9 +88,9 @@ class StoredBytesLoop:
             await asyncio.shield(storing)
         except asyncio.CancelledError:
             # The statement may be done already, and only its answer be on the way: counted again it would count twice.
-            try:
-                await storing
-            except DATABASE_DOWN:
+            # What it fails with is not raised in the place of the cancellation, and a second one doesn't end it.
+            await asyncio.wait([storing])
+            if storing.cancelled() or storing.exception() is not None:
                 self._counter.put_back(taken)
             raise
         except DATABASE_DOWN:

@@ -610,6 +610,19 @@ BEGIN
   RETURN cardinality(chosen);
 END $$;
 
+-- PAST DAYS
+
+-- Nobody reads what was spent of a past day's limit. An account of which something is reserved stays until it is settled.
+-- Accounts of runs, callers and projects hold what is spent: the service itself deletes none.
+CREATE FUNCTION runs.forget_past_days() RETURNS void
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+  DELETE FROM runs.budget b WHERE b.ctid = ANY (ARRAY(
+    SELECT d.ctid FROM runs.budget d
+    WHERE d.scope = 'day' AND d.key < to_char((now() - interval '93 days') AT TIME ZONE 'UTC', 'YYYY-MM-DD')
+      AND (d.usd_micros_reserved, d.tokens_reserved, d.model_calls_reserved, d.tool_calls_reserved) = (0, 0, 0, 0)
+    ORDER BY d.key LIMIT 5000 FOR UPDATE SKIP LOCKED))
+$$;
+
 -- UNUSED BLOBS
 -- A blob is stored before what names it, and whoever is about to name one moves its `used_at` first. So one that nothing
 -- has named within a week of that was stored for a task, a step or a result that never came.
@@ -749,7 +762,6 @@ GRANT SELECT, INSERT, UPDATE ON runs.run, runs.gate, runs.run_snapshot, runs.bud
 GRANT SELECT, INSERT ON runs.run_event, runs.run_fact, runs.snapshot, runs.network_version, runs.blob
   TO towpath_orchestrator;
 GRANT SELECT, INSERT, DELETE ON runs.idempotency, runs.dead_letter TO towpath_orchestrator;
-GRANT DELETE ON runs.budget TO towpath_orchestrator;  -- of days that are past
 GRANT UPDATE (status, settled_at, settled_by, settled_reason) ON runs.dead_letter TO towpath_orchestrator;
 GRANT SELECT, INSERT, UPDATE, DELETE ON runs.notice, runs.budget_limit, runs.project_quota
   TO towpath_orchestrator;
@@ -769,16 +781,16 @@ GRANT SELECT (project, tool_calls_per_minute) ON runs.project_quota TO towpath_t
 -- PostgreSQL lets everybody run a new function.
 REVOKE EXECUTE ON FUNCTION runs.ensure_partitions(text, integer), runs.drop_empty_partitions(text),
   runs.uuid_at(timestamptz), runs.tree_to_erase, runs.due_erasures, runs.is_to_be_erased, runs.is_stored_again, runs.named_in_letters, runs.delete_unnamed_blobs, runs.erase_runs,
-  runs.find_unused_blobs, runs.delete_unused_blobs, runs.oldest_families,
+  runs.forget_past_days, runs.find_unused_blobs, runs.delete_unused_blobs, runs.oldest_families,
   runs.stored_bytes_of FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION runs.ensure_partitions(text, integer) TO towpath_orchestrator, towpath_tas;
 GRANT EXECUTE ON FUNCTION runs.tree_to_erase, runs.oldest_families, runs.stored_bytes_of TO towpath_tas;
 GRANT EXECUTE ON FUNCTION runs.drop_empty_partitions(text) TO towpath_orchestrator;
-GRANT EXECUTE ON FUNCTION runs.due_erasures, runs.is_to_be_erased, runs.erase_runs, runs.find_unused_blobs,
-  runs.delete_unused_blobs TO towpath_orchestrator;
+GRANT EXECUTE ON FUNCTION runs.due_erasures, runs.is_to_be_erased, runs.erase_runs, runs.forget_past_days,
+  runs.find_unused_blobs, runs.delete_unused_blobs TO towpath_orchestrator;
 
 -- migrate:down
-DROP FUNCTION runs.stored_bytes_of, runs.oldest_families, runs.find_unused_blobs, runs.delete_unused_blobs, runs.erase_runs, runs.delete_unnamed_blobs, runs.named_in_letters, runs.is_stored_again, runs.is_to_be_erased,
+DROP FUNCTION runs.stored_bytes_of, runs.oldest_families, runs.find_unused_blobs, runs.delete_unused_blobs, runs.forget_past_days, runs.erase_runs, runs.delete_unnamed_blobs, runs.named_in_letters, runs.is_stored_again, runs.is_to_be_erased,
   runs.due_erasures, runs.tree_to_erase;
 DROP TABLE runs.project_storage, runs.project_quota, runs.budget, runs.budget_version, runs.budget_limit, runs.dead_letter, runs.handling_failure, runs.notice,
   runs.gate, runs.blob_to_erase, runs.blob, runs.network_version, runs.snapshot, runs.idempotency, runs.run_snapshot, runs.run_fact,

@@ -172,3 +172,5 @@ async def test_accounts_of_days_long_past_are_forgotten_once_nothing_is_reserved
     left = await pool.fetch("SELECT key FROM runs.budget WHERE scope = 'day'")
     assert {row["key"] for row in left} == {*kept, *(key for key in past if key.endswith("open"))}
     assert await pool.fetchval("SELECT count(*) FROM runs.budget WHERE scope <> 'day'") == 4
+    with pytest.raises(asyncpg.InsufficientPrivilegeError):
+        await pool.execute("DELETE FROM runs.budget WHERE scope = 'day'")

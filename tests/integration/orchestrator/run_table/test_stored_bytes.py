@@ -74,7 +74,7 @@ class SlowDatabase:
 
     def __init__(self, error: Exception | None = None) -> None:
         self.stored: Counter[str] = Counter()
-        self.asked, self.answers = asyncio.Event(), asyncio.Event()
+        self.asked, self.answers, self.answered = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._error = error
 
     async def execute(self, _: str, projects: list[str], sizes: list[int]) -> None:
@@ -83,11 +83,16 @@ class SlowDatabase:
             self.stored.update(dict(zip(projects, sizes, strict=True)))
         self.asked.set()
         await self.answers.wait()
+        self.answered.set()
         if error is not None:
             raise error
 
 
-@pytest.mark.parametrize("error", [None, asyncpg.CannotConnectNowError("it starts")], ids=["stored", "away"])
+@pytest.mark.parametrize(
+    "error",
+    [None, asyncpg.CannotConnectNowError("it starts"), asyncpg.UndefinedTableError("it is migrated")],
+    ids=["stored", "away", "refused"],
+)
 async def test_bytes_that_were_being_stored_at_the_end_are_counted_once(error: Exception | None) -> None:
     database: Any = SlowDatabase(error)
     counter = StoredBytesCounter()
@@ -102,3 +107,19 @@ async def test_bytes_that_were_being_stored_at_the_end_are_counted_once(error: E
         await storing
     await loop.store()
     assert database.stored == {"shop": 100}
+
+
+async def test_a_second_cancellation_ends_no_statement_that_stores() -> None:
+    database: Any = SlowDatabase()
+    counter = StoredBytesCounter()
+    loop = StoredBytesLoop(database, counter, StorageMetrics(CollectorRegistry()), get_logger("test"))
+    counter.add("shop", ["x" * 100])
+    storing = asyncio.create_task(loop.store())
+    await database.asked.wait()
+    for _ in range(2):
+        storing.cancel()
+        await asyncio.sleep(0)
+    with pytest.raises(asyncio.CancelledError):
+        await storing
+    database.answers.set()
+    await asyncio.wait_for(database.answered.wait(), 60)
