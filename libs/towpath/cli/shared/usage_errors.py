@@ -34,6 +34,7 @@ FOREIGN_COMMANDS: dict[tuple[str, ...], str] = {
     ("approvals",): "what waits for a person is listed by towpath gates list",
     ("approve",): "a call is approved by towpath gates approve ID",
     ("deny",): "a call is refused by towpath gates deny ID --reason WHY",
+    ("gates", "edit"): "other arguments are approved by towpath gates approve ID --edit amount=20",
     ("audit", "list"): "entries are listed by towpath audit search",
     ("db", "backup"): "the database is copied by towpath backup",
     ("policy", "validate"): "a policy is checked, and not put in force, by towpath policy apply FILE --dry-run",
@@ -45,6 +46,9 @@ FOREIGN_COMMANDS: dict[tuple[str, ...], str] = {
         "nats",
     ): "the broker is looked at by towpath doctor, its streams and consumers by towpath queues list, and who may "
     "do what there by towpath streams authority",
+    **dict.fromkeys(
+        (("dlq",), ("queues", "dlq")), "what queues could not handle is listed by towpath queues dead list"
+    ),
     ("queues", "requeue"): "what a queue could not handle is sent again by towpath queues dead requeue ID",
     ("queues", "discard"): "what a queue could not handle is put away by towpath queues dead discard ID",
     ("settings",): "settings in force are shown by towpath config show, and keys of models are set in the environment: "
@@ -54,6 +58,11 @@ FOREIGN_COMMANDS: dict[tuple[str, ...], str] = {
         "one machine is started by towpath up. A server that others use is set up with deploy/compose.yaml of "
         "Towpath's repository; docs/guides/deploying.md there has the steps",
     ),
+    ("help",): "each command is explained by towpath --help, one alone by --help behind it",
+    ("ps",): "what runs here is listed by towpath doctor",
+    ("status",): "how the platform stands is shown by towpath doctor, and how a run stands by towpath runs show",
+    ("publish",): "a network is published by towpath networks publish FILE",
+    ("validate",): "a network is checked by towpath networks validate FILE",
     ("stop",): "the platform of this folder is stopped by towpath down",
     ("start",): "the platform is started by towpath up",
     ("dev",): "the platform is started by towpath up, which serves files as soon as they are saved",
@@ -81,6 +90,7 @@ LISTS: dict[str, str] = {
     "LETTER": "towpath queues dead list",
     "KEY": "towpath keys list",
     "WORKER": "towpath workers list",
+    "DECISION": "towpath audit search --phase decision",
 }
 """By the word of a command that names one of many: what lists them."""
 
@@ -90,9 +100,21 @@ NEEDED_BESIDE: dict[tuple[str, ...], str] = {("gates", "deny"): "--reason WHY"}
 LISTS_OF_NAMES: dict[str, str] = {
     "networks": "towpath networks list",
     "tools": "towpath tools list",
-    "context": "towpath context list",
 }
 """By a group whose commands call that word NAME."""
+
+LISTS_OF_COMMANDS: dict[tuple[str, ...], str] = {
+    ("context", "select"): "towpath context list",
+    ("context", "remove"): "towpath context list",
+    ("context", "show"): "towpath context list",
+    ("policy", "rollback"): "towpath policy versions",
+    ("policy", "rule", "show"): "towpath policy show",
+    ("policy", "rule", "remove"): "towpath policy show",
+}
+"""By the words of a command whose word is called as others are."""
+
+WRITTEN_BY: dict[str, str] = {"BUNDLE": "towpath audit export --file audit.jsonl"}
+"""By the word that names a file which the platform writes."""
 
 
 def usage_panel(error: CycloptsError) -> Any:
@@ -124,7 +146,8 @@ def _text_of(error: CycloptsError) -> str | CycloptsError:
     if isinstance(error, CoercionError):
         return _unread_value(error)
     if isinstance(error, MissingArgumentError):
-        return _missing_word(error)
+        said = _missing_word(error)
+        return said if isinstance(said, str) else _with_example(error)
     return error
 
 
@@ -164,10 +187,22 @@ def _missing_word(error: MissingArgumentError) -> str | CycloptsError:
     """Return the parser's words, and the command that lists what could stand there, where one does."""
     word = error.argument.name if error.argument is not None else ""
     group, *_ = error.command_chain or ("",)
-    listed = LISTS_OF_NAMES.get(group) if word == "NAME" else LISTS.get(word)
+    command = LISTS_OF_COMMANDS.get(tuple(error.command_chain or ()))
+    listed = command or (LISTS_OF_NAMES.get(group) if word == "NAME" else LISTS.get(word))
     beside = NEEDED_BESIDE.get(tuple(error.command_chain or ()))
     whole = "" if beside is None else f". A reason is needed too: {beside}"
     return error if listed is None else f"{error} Which there are: {listed}{whole}"
+
+
+def _with_example(error: MissingArgumentError) -> str | CycloptsError:
+    """Return the parser's words, and the first example of the command's own help."""
+    help_of = "" if error.app is None else str(error.app.help_epilogue or "")
+    example = next((line.strip() for line in help_of.splitlines() if line.startswith("  towpath ")), "")
+    if not example:
+        return error
+    word = error.argument.name if error.argument is not None else ""
+    writer = f"; what is verified is written by: {WRITTEN_BY[word]}" if word in WRITTEN_BY else ""
+    return f"{error} Write it as in: {example}{writer}"
 
 
 def _names_of(error: CycloptsError) -> list[str]:

@@ -1,13 +1,25 @@
 """What is said to words that are no command."""
 
 import re
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from cyclopts import MissingArgumentError
 
 from towpath.cli import main
 from towpath.cli.app import make_app
 from towpath.cli.shared import usage_errors
-from towpath.cli.shared.usage_errors import FOREIGN_COMMANDS, FOREIGN_OPTIONS, LISTS, LISTS_OF_NAMES, MAX_WORDS
+from towpath.cli.shared.usage_errors import (
+    FOREIGN_COMMANDS,
+    FOREIGN_OPTIONS,
+    LISTS,
+    LISTS_OF_COMMANDS,
+    LISTS_OF_NAMES,
+    MAX_WORDS,
+    WRITTEN_BY,
+    usage_panel,
+)
 
 
 def said_of(capsys: pytest.CaptureFixture[str], *typed: str) -> str:
@@ -18,7 +30,7 @@ def said_of(capsys: pytest.CaptureFixture[str], *typed: str) -> str:
     return " ".join(capsys.readouterr().err.replace("│", " ").split())
 
 
-@pytest.mark.parametrize(("typed", "suggested"), [("status", "streams")])
+@pytest.mark.parametrize(("typed", "suggested"), [("stats", "streams")])
 def test_a_word_that_no_command_is_like_gets_the_commands_and_no_suggestion(
     typed: str, suggested: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -70,8 +82,8 @@ def test_a_word_without_a_near_command_gets_all_of_them(capsys: pytest.CaptureFi
 def test_a_word_without_a_near_command_gets_the_help_where_there_are_more_commands_than_anybody_reads(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    said = said_of(capsys, "status")
-    assert 'Unknown command "status". towpath --help lists all commands and says what each does. ' in f"{said} "
+    said = said_of(capsys, "stats")
+    assert 'Unknown command "stats". towpath --help lists all commands and says what each does. ' in f"{said} "
     assert "demo" not in said
 
 
@@ -122,6 +134,14 @@ def test_words_that_are_not_quoted_are_told_with_the_command_as_it_is_typed(
         (("audit", "verify", "--bundle", "x"), "the file is the first word, as in towpath audit verify bundle.jsonl"),
         (("stop",), "the platform of this folder is stopped by towpath down"),
         (("deploy",), "set up with deploy/compose.yaml of Towpath's repository; docs/guides/deploying.md there has"),
+        (("help",), "each command is explained by towpath --help, one alone by --help behind it"),
+        (("ps",), "what runs here is listed by towpath doctor"),
+        (("status",), "how the platform stands is shown by towpath doctor"),
+        (("dlq",), "what queues could not handle is listed by towpath queues dead list"),
+        (("queues", "dlq"), "what queues could not handle is listed by towpath queues dead list"),
+        (("gates", "edit", "7c1e"), "other arguments are approved by towpath gates approve ID --edit"),
+        (("publish", "x.yaml"), "a network is published by towpath networks publish FILE"),
+        (("validate", "x.yaml"), "a network is checked by towpath networks validate FILE"),
         (("runs", "start"), "There are "),
     ],
 )
@@ -179,12 +199,54 @@ def test_a_denial_without_its_gate_is_told_that_it_needs_a_reason_too(capsys: py
     assert "A reason" not in said_of(capsys, "gates", "approve")
 
 
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        (("audit", "verify"), "Write it as in: towpath audit verify audit.jsonl --checkpoint kept.txt"),
+        (("audit", "verify"), "; what is verified is written by: towpath audit export --file audit.jsonl"),
+        (("policy", "explain"), "Which there are: towpath audit search --phase decision"),
+        (("policy", "rollback"), "Which there are: towpath policy versions"),
+        (("policy", "rule", "show"), "Which there are: towpath policy show"),
+        (("policy", "check"), "Write it as in: towpath policy check --network support --agent billing --tool"),
+        (("switches", "pause"), "Write it as in: towpath switches pause tool mail.send --reason"),
+        (("runs", "bulk"), "Write it as in: towpath runs bulk cancel --network support --status waiting"),
+    ],
+)
+def test_a_command_without_what_it_needs_is_shown_as_it_is_written(
+    typed: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert said in said_of(capsys, *typed)
+
+
+def test_every_command_that_needs_a_word_says_where_to_get_it_or_how_it_is_written() -> None:
+    app, told = make_app(), 0
+    for words in commands_of(app):
+        try:
+            app.parse_args(words, print_error=False, exit_on_error=False)
+        except MissingArgumentError as error:
+            told += 1
+            said = str(usage_panel(error).renderable)
+            assert "Which there are: towpath " in said or f"Write it as in: towpath {words[0]}" in said, (words, said)
+    assert told > 60, "few commands were looked at"
+
+
+def commands_of(app: Any, *words: str) -> Iterator[tuple[str, ...]]:
+    """Yield the words of every command."""
+    below = [name for name in app if not name.startswith("-") and app[name].show]
+    if words and app.default_command is not None:
+        yield words
+    for name in below:
+        yield from commands_of(app[name], *words, name)
+
+
 def test_a_new_name_is_looked_up_nowhere(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Which there are" not in said_of(capsys, "new", "tool")
 
 
-@pytest.mark.parametrize("listing", sorted({*LISTS.values(), *LISTS_OF_NAMES.values()}))
+@pytest.mark.parametrize(
+    "listing", sorted({*LISTS.values(), *LISTS_OF_NAMES.values(), *LISTS_OF_COMMANDS.values(), *WRITTEN_BY.values()})
+)
 def test_what_lists_them_is_a_command(listing: str) -> None:
     words = listing.split()[1:]
-    unused = make_app().parse_commands(words)[-1]
-    assert not unused, words
+    command, *_ = make_app().parse_args(words, print_error=False, exit_on_error=False)
+    assert command.__name__, words
