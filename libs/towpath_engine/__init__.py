@@ -11,5 +11,5 @@ function per fact, by topic); `requests` (messages to the outside); `rules` (que
 `reducers` (one function per event); `state`; `expressions`.
 """
 
-ENGINE_VERSION = "11"
+ENGINE_VERSION = "12"
 """Stored with every fact; raised whenever the same facts could give other events."""

@@ -1722,10 +1722,16 @@ export interface InputTextPart {
   type: "input_text" | "output_text";
 }
 
-/** A decision passed validation: this is what the platform does. */
+/**
+ * A decision passed validation: this is what the platform does.
+ *
+ * `file_list` is the digest of the list of files that its calls work with, where one does. It is stored before, and
+ * kept because it is named here: a call may wait for long until the ledger has it.
+ */
 export interface InstructionIssued {
   agent_key: string;
   epoch: number;
+  file_list?: string | null;
   instruction: CallToolsInstruction | TransferInstruction | FinishInstruction | AbandonInstruction | AskPersonInstruction;
   step: number;
   type: "instruction_issued";

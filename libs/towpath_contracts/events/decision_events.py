@@ -112,10 +112,15 @@ class DecisionRefused(MessagePart):
 
 
 class InstructionIssued(MessagePart):
-    """A decision passed validation: this is what the platform does."""
+    """A decision passed validation: this is what the platform does.
+
+    `file_list` is the digest of the list of files that its calls work with, where one does. It is stored before, and
+    kept because it is named here: a call may wait for long until the ledger has it.
+    """
 
     type: Literal["instruction_issued"] = "instruction_issued"
     step: int
     epoch: int
     agent_key: str
     instruction: Instruction
+    file_list: str | None = Field(default=None, exclude_if=is_unset)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from towpath_contracts import facts
 from towpath_contracts.base import JsonObject
+from towpath_contracts.canonical import digest_text
 from towpath_contracts.decisions.decision import (
     PLAIN_KINDS,
     AbandonInstruction,
@@ -183,9 +184,24 @@ def _issue(
 ) -> None:
     run.emit(
         ev.InstructionIssued(
-            step=run.state.step, epoch=run.state.epoch, agent_key=run.state.agent_key, instruction=instruction
+            step=run.state.step,
+            epoch=run.state.epoch,
+            agent_key=run.state.agent_key,
+            instruction=instruction,
+            file_list=_file_list_for(run, instruction) if isinstance(instruction, CallToolsInstruction) else None,
         )
     )
+
+
+def _file_list_for(run: TransitionBuilder, instruction: CallToolsInstruction) -> str | None:
+    """Have the list of files stored that calls work with, and return its digest; None where no call asks for one."""
+    tools = run.state.snapshot.all_tools
+    if not any(tools[call.tool].workspace for call in instruction.calls):
+        return None
+    text = file_list_json(run.state.desk)
+    digest = digest_text(text)
+    run.store_text(digest, text)
+    return digest
 
 
 FEEDBACK_CHARS = 2_000
@@ -223,9 +239,6 @@ def _call_tools(run: TransitionBuilder, instruction: CallToolsInstruction) -> bo
     if stop_without_budget(run):
         return False
     _issue(run, instruction)
-    for call in run.state.calls:
-        if call.workspace:
-            run.store_text(call.workspace, file_list_json(run.state.desk))
     for pending in run.state.pending:
         if pending.kind is EffectKind.TOOL and pending.attempt and pending.effect_id not in run.state.queued:
             run.send_effect(pending.effect_id)
