@@ -64,9 +64,13 @@ class McpReload:
         """Put a new worker in the place of the one that is there, or tell why it goes on."""
         assert self._launch.mcp is not None
         file = self._launch.mcp.name
-        found = await self._replacement.replace(
-            self._launch, lambda: self._version() != self._seen, is_first=not self._is_started
-        )
+        try:
+            found = await self._replacement.replace(
+                self._launch, lambda: self._version() != self._seen, is_first=not self._is_started
+            )
+        except BaseException:  # who follows begins anew, and this file was not served
+            self._seen = None
+            raise
         if found is None:  # the same again, soon
             return
         if isinstance(found, Problem):

@@ -109,6 +109,16 @@ async def test_a_file_that_could_not_be_served_is_tried_again_without_being_save
     assert shown.refused == []
 
 
+async def test_a_file_is_served_once_the_follower_that_failed_at_it_is_begun_again(file: Path) -> None:
+    workers = Workers()
+    shown = Shown(workers, file)
+    save(file, "servers: {desk: {command: desk}}")
+    workers.hindrances = [RuntimeError("a fault of the platform")]
+    with pytest.raises(RuntimeError):
+        await asyncio.wait_for(shown.reload.follow(), WAIT_S)
+    assert await shown.until(workers.served.get) == file
+
+
 async def test_a_file_that_was_saved_while_the_platform_started_is_served(file: Path) -> None:
     workers = Workers()
     assert await Shown(workers, file).until(workers.served.get) == file
