@@ -106,8 +106,9 @@ class AttachedView:
 
 
 def restarts_of(state: Mapping[str, Any]) -> dict[str, int]:
-    """Return how often each process of a platform was started again."""
-    return {name: int(process["restarts"]) for name, process in state.get("processes", {}).items()}
+    """Return how often each process of a platform was started again; one of another version may not say so."""
+    found = {name: process.get("restarts") for name, process in state.get("processes", {}).items()}
+    return {name: count for name, count in found.items() if isinstance(count, int)}
 
 
 def _with_token(state: Mapping[str, Any]) -> str:
