@@ -201,7 +201,8 @@ def address_fault(server: str) -> str:
     except ValueError as error:  # its text quotes what may be a password
         if not str(error).startswith("Port"):
             return f"{detail}: its host can't be read; write e.g. http://127.0.0.1:8787"
-        instead = f"write e.g. {scheme}://{_NO_PORT.sub('', place)}:{port}"
+        host = _NO_PORT.sub("", re.split("[/?#]", place, maxsplit=1)[0])
+        instead = f"write e.g. {scheme}://{host}:{port}"
         hidden = " (it is not shown, since it may be a password)" if shown != server else ""
         return f"the port of {shown} is no number up to 65535{hidden}; {instead}"
     return f"{detail}; did you mean {scheme}://{place}?"

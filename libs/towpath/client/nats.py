@@ -288,7 +288,7 @@ def tell_broker_error(error: Exception) -> str:
     caller = named[1]
     without = _NO_LIVE_EVENTS
     if not subject.startswith("task.live."):
-        own = subject.replace(f".{caller}", f".{subjects.ANONYMOUS}", 1)
+        own = f"{subject[: named.start(1)]}{subjects.ANONYMOUS}{subject[named.end(1) :]}"
         without = f"Without a user and password ask on {own}. "
     with_one = f"With a credential put its own name in the place of {caller}. "
     return f"{told}. {without}{with_one}{_NEW_CREDENTIAL.format(caller=caller)}"

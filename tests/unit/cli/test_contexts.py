@@ -351,6 +351,11 @@ def test_an_address_that_is_none_is_told_with_the_one_place_that_has_it(
             ),
         ),
         ("http://h:70000", "the port of http://h:70000 is no number up to 65535; write e.g. http://h:8787"),
+        ("http://h:99999/x:y", "the port of http://h:99999/x:y is no number up to 65535; write e.g. http://h:8787"),
+        (
+            "http://[::1]:99999?y:z",
+            "the port of http://[::1]:99999?y:z is no number up to 65535; write e.g. http://[::1]:8787",
+        ),
     ],
 )
 def test_a_port_that_is_none_is_told_with_the_host_that_was_given(typed: str, told: str) -> None:

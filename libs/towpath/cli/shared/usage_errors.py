@@ -116,6 +116,9 @@ LISTS_OF_COMMANDS: dict[tuple[str, ...], str] = {
 WRITTEN_BY: dict[str, str] = {"BUNDLE": "towpath audit export --file audit.jsonl"}
 """By the word that names a file which the platform writes."""
 
+_MADE = frozenset({("context", "add")})
+"""Commands whose NAME is one that there is not yet."""
+
 
 def usage_panel(error: CycloptsError) -> Any:
     """Return what is shown for *error*."""
@@ -186,23 +189,14 @@ def _unknown_command(error: UnknownCommandError, typed: str) -> str:
 def _missing_word(error: MissingArgumentError) -> str | CycloptsError:
     """Return the parser's words, and the command that lists what could stand there, where one does."""
     word = error.argument.name if error.argument is not None else ""
-    group, *_ = error.command_chain or ("",)
-    command = LISTS_OF_COMMANDS.get(tuple(error.command_chain or ()))
+    group, *_ = chain = tuple(error.command_chain or ("",))
+    if chain in _MADE:
+        return error
+    command = LISTS_OF_COMMANDS.get(chain)
     listed = command or (LISTS_OF_NAMES.get(group) if word == "NAME" else LISTS.get(word))
-    beside = NEEDED_BESIDE.get(tuple(error.command_chain or ()))
+    beside = NEEDED_BESIDE.get(chain)
     whole = "" if beside is None else f". A reason is needed too: {beside}"
     return error if listed is None else f"{error} Which there are: {listed}{whole}"
-
-
-def _with_example(error: MissingArgumentError) -> str | CycloptsError:
-    """Return the parser's words, and the first example of the command's own help."""
-    help_of = "" if error.app is None else str(error.app.help_epilogue or "")
-    example = next((line.strip() for line in help_of.splitlines() if line.startswith("  towpath ")), "")
-    if not example:
-        return error
-    word = error.argument.name if error.argument is not None else ""
-    writer = f"; what is verified is written by: {WRITTEN_BY[word]}" if word in WRITTEN_BY else ""
-    return f"{error} Write it as in: {example}{writer}"
 
 
 def _names_of(error: CycloptsError) -> list[str]:

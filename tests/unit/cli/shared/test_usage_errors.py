@@ -241,6 +241,8 @@ def commands_of(app: Any, *words: str) -> Iterator[tuple[str, ...]]:
 
 def test_a_new_name_is_looked_up_nowhere(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Which there are" not in said_of(capsys, "new", "tool")
+    assert "Which there are" not in said_of(capsys, "context", "add", "--server", "http://127.0.0.1:1")
+    assert "Which there are: towpath context list" in said_of(capsys, "context", "remove")
 
 
 @pytest.mark.parametrize(

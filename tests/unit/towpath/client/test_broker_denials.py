@@ -41,6 +41,12 @@ def test_a_denial_is_told_with_its_cure(said: str, told: list[str]) -> None:
     assert ("in the place of shop" in text) == ("shop" in said)
 
 
+@pytest.mark.parametrize("caller", ["s", "submit", "sub", "k", "anonymous"])
+def test_the_name_of_the_caller_alone_is_replaced(caller: str) -> None:
+    text = tell_broker_error(Error(f'nats: permissions violation for publish to "task.submit.{caller}"'))
+    assert " ask on task.submit.anonymous. With a credential " in text
+
+
 def test_what_is_no_denial_is_told_as_it_is() -> None:
     assert tell_broker_error(Error("nats: timeout")) == "nats: timeout"
 
