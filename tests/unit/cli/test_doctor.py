@@ -1,5 +1,6 @@
 """What `towpath doctor` says of processes that do not answer: in words, and with what helps."""
 
+import json
 import signal
 import subprocess
 import sys
@@ -14,9 +15,12 @@ from towpath.cli.administration.doctor_command import (
     _check_model_keys,
     _check_process,
     _check_readiness,
+    _refused_once,
     _what_is_missing,
 )
+from towpath.client.settings import ClientSettings
 from towpath.stopped_processes import is_stopped
+from towpath_contracts.problems.registry import problem
 from towpath_fabric.file_owners import write_private
 from towpath_fabric.process_protection import PROVIDER_KEYS
 
@@ -34,6 +38,37 @@ async def test_a_service_that_is_not_ready_says_what_it_waits_for() -> None:
     assert _what_is_missing(answer) == "postgres: no answer in time"
     assert _what_is_missing("<html>") == "<html>" and _what_is_missing("[]") == "[]" and _what_is_missing("{}") == "{}"
     assert (await _check_readiness("http://127.0.0.1:9")).startswith("ConnectError")
+
+
+@pytest.mark.parametrize(
+    ("server", "kept", "given", "remedy"),
+    [
+        (None, "twp_old", {}, "towpath context add prod --server https://h --key-file FILE"),
+        ("nats://ann:s3cret@h", "twp_old", {}, "towpath context add prod --server ADDRESS --key-file FILE"),
+        (None, None, {"context": "prod"}, "towpath context add prod --server https://h --key-file FILE"),
+        (None, None, {}, "Set TOWPATH_API_KEY to a key of this gateway"),
+        (None, "twp_old", {"server": "http://g"}, "Set TOWPATH_API_KEY to a key of this gateway"),
+        (None, "twp_old", {"api_key": "twp_other"}, "Give --api-key a key of this gateway"),
+    ],
+)
+def test_another_key_is_put_where_the_refused_one_came_from(
+    server: str | None,
+    kept: str | None,
+    given: dict[str, str],
+    remedy: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TOWPATH_API_KEY", "twp_new")
+    file = tmp_path / "contexts.json"
+    prod = {"name": "prod", "server": server or "https://h", "api_key": kept}
+    write_private(file, json.dumps({"selected": "prod", "contexts": [prod]}))
+    target = ClientSettings(contexts_file=file).target(**given)
+    found = problem("unauthenticated", "the key is not valid")
+    refused = DoctorCheck("runs", False, f"{found.code}: {found.detail}", found.remedy)
+    (row,) = _refused_once([refused, refused._replace(check="tools")], target)
+    assert remedy in row.remedy
+    assert row.remedy.endswith("; who runs it makes one: towpath keys create.")
 
 
 @pytest.mark.parametrize(("state", "stopped"), [("T", True), ("t", True), ("S", False), ("R", False)])

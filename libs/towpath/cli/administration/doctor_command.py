@@ -6,6 +6,7 @@ It changes nothing and shows no secret; every failing check comes with its remed
 import asyncio
 import contextlib
 import json
+import shlex
 import sys
 from collections.abc import Mapping
 from importlib import metadata
@@ -26,6 +27,7 @@ from towpath_contracts.text import counted
 
 if TYPE_CHECKING:
     from towpath import Client
+    from towpath.client.settings import ClientTarget
 
 PROBE_TIMEOUT_S = 3.0
 
@@ -153,7 +155,7 @@ async def _platform(common: ConnectionOptions, models: tuple[str, ...]) -> list[
             gateway = DoctorCheck("gateway", detail == "ready", f"{shown} {detail}")
             return [
                 gateway,
-                *_refused_once(found),
+                *_refused_once(found, common.target()),
                 *untaken,
                 *notices,
                 *[await _check_model(client, model) for model in models],
@@ -162,15 +164,32 @@ async def _platform(common: ConnectionOptions, models: tuple[str, ...]) -> list[
         return [DoctorCheck("gateway", False, error.problem.detail, error.problem.remedy)]
 
 
-def _refused_once(found: list[DoctorCheck]) -> list[DoctorCheck]:
+def _refused_once(found: list[DoctorCheck], target: "ClientTarget") -> list[DoctorCheck]:
     """Return *found*, or one row where the gateway let nobody in: it said so to each question."""
     first = found[0]
     if not first.detail.startswith("unauthenticated: ") or any(one.detail != first.detail for one in found):
         return found
     remedy = first.remedy
     if remedy == problem("unauthenticated", first.detail).remedy:  # which is for programs that speak HTTP
-        remedy = "Set TOWPATH_API_KEY to a key of this gateway; who runs it makes one: towpath keys create."
+        remedy = f"{_another_key(target)}; who runs it makes one: towpath keys create."
     return [DoctorCheck("key", False, first.detail, remedy)]
+
+
+def _another_key(target: "ClientTarget") -> str:
+    """Return how *target* is asked with another key: that of a context, or that is given, goes before the variable."""
+    if target.api_key_origin == "given":
+        return "Give --api-key a key of this gateway"
+    if target.api_key_origin.startswith("context ") or target.context_origin == "given":
+        kept = f"towpath context add {target.context} --server {_typed_address(target.server)} --key-file FILE"
+        return f"Keep a key of this gateway in the context: {kept}"
+    return "Set TOWPATH_API_KEY to a key of this gateway"
+
+
+def _typed_address(address: str) -> str:
+    """Return *address* as a shell takes it; with a password in it a word for it."""
+    from towpath.client.contexts import shown_address
+
+    return shlex.quote(address) if shown_address(address) == address else "ADDRESS"
 
 
 async def _check_model(client: "Client", model: str) -> DoctorCheck:
