@@ -10,6 +10,7 @@ import fcntl
 import json
 import os
 import pwd
+import shlex
 from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
@@ -74,9 +75,8 @@ def refuse_shared_folder(data: Path, user: int) -> None:
         faults += [f"{path} {fault}" for path, fault in _faults_below(data / name, trusted) if path not in foreign]
     if faults:
         faults[_MOST_FAULTS:] = [f"{len(faults) - _MOST_FAULTS} more"] if len(faults) > _MOST_FAULTS else []
-        remedy = (
-            f"Look who made it; remove it, name another (--data FOLDER), or make it yours: chown, chmod go-w {data}."
-        )
+        closing = f"chown, chmod go-w {shlex.quote(str(data))}"
+        remedy = f"Look who made it; remove it, name another (--data FOLDER), or make it yours: {closing}."
         raise ProblemError(problem("data_folder_shared", "; ".join(faults), remedy=remedy))
 
 
@@ -231,7 +231,7 @@ def remove_state(data: Path) -> None:
 
 def data_option(data: Path) -> str:
     """Return how a command is told the folder *data*; nothing for the one that it takes by itself."""
-    return "" if data.absolute() == Path(".towpath").absolute() else f" --data {data}"
+    return "" if data.absolute() == Path(".towpath").absolute() else f" --data {shlex.quote(str(data))}"
 
 
 def _already_up(data: Path, text: str) -> Any:

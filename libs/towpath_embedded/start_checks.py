@@ -1,5 +1,6 @@
 """What `towpath up` is given, what it looks at before it starts anything, and what it stops at with --strict."""
 
+import shlex
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -59,7 +60,7 @@ def check_files(options: UpOptions) -> None:
     if options.profile and options.policy is not None:
         name, path = options.profile, options.policy
         remedy = (
-            f"For both, write `profile: {name}` into {path} and start: towpath up --policy {path}. "
+            f"For both, write `profile: {name}` into {path} and start: towpath up --policy {shlex.quote(str(path))}. "
             f"With --profile {name} alone no rule of {path} holds."
         )
         raise ProblemError(problem("request_invalid", "--policy and --profile are both given", remedy=remedy))

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import getpass
 import logging
+import shlex
 import shutil
 import sys
 from collections.abc import AsyncIterator, Coroutine
@@ -71,7 +72,8 @@ def make(*, to: Path, data: Path | None = None, database_url: Address = None) ->
         if not there:
             raise ProblemError(problem("file_missing", f"{folder} has no platform"))
         if not is_named:  # a file of this name would tell nobody when it was made
-            remedy = f"Make the folder first (install --directory --mode=0700 {to}), or name a file, such as {to}.dump."
+            making = f"install --directory --mode=0700 {shlex.quote(str(to))}"
+            remedy = f"Make the folder first ({making}), or name a file, such as {to}.dump."
             raise ProblemError(problem("file_missing", f"there is no folder {to}", remedy=remedy))
         async with _database(folder, database_url) as dsn:
             done = await dump(dsn, file)
@@ -136,7 +138,7 @@ def _in_folder(found: Problem, data: Path) -> Problem:
     """Return the problem with a remedy that fits a data folder."""
     if found.code != "database_not_empty":
         return found
-    place = data / DATABASE_FOLDER
+    place = shlex.quote(str(data / DATABASE_FOLDER))
     return found.model_copy(update={"remedy": f"Move the old database away: mv {place} {place}.old"})
 
 

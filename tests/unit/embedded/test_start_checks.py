@@ -1,11 +1,13 @@
 """What `towpath up` can't start with is said before anything is started, and with --strict what it stops at."""
 
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from towpath_contracts.problems.registry import ProblemError
+from towpath_embedded.platform_state import data_option, refuse_shared_folder
 from towpath_embedded.processes.child_process import failure
 from towpath_embedded.start_checks import UpOptions, check_files, check_syntax, refused_at_start
 
@@ -27,6 +29,26 @@ def test_a_file_of_tools_that_is_not_there_is_told_with_the_near_one(
         assert refused.value.problem.code == "file_missing"
         assert refused.value.problem.detail.startswith(f"--worker: {missing} is not there")
         assert told in refused.value.problem.detail
+
+
+def test_a_command_that_is_told_can_be_typed_whatever_the_path_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = tmp_path / "a policy's.yaml"
+    policy.touch()
+    with pytest.raises(ProblemError) as refused:
+        check(policy=policy, profile="strict")
+    _, _, command = refused.value.problem.remedy.partition("start: ")
+    assert shlex.split(command.partition(". With")[0]) == ["towpath", "up", "--policy", str(policy)]
+    data = tmp_path / "a platform's"
+    assert shlex.split(f"towpath down{data_option(data)}") == ["towpath", "down", "--data", str(data)]
+    monkeypatch.chdir(tmp_path)
+    assert data_option(tmp_path / ".towpath") == ""
+    data.mkdir(mode=0o777)
+    data.chmod(0o777)
+    with pytest.raises(ProblemError) as refused:
+        refuse_shared_folder(data, data.stat().st_uid)
+    assert f"chmod go-w {shlex.quote(str(data))}." in refused.value.problem.remedy
 
 
 def test_files_of_tools_that_are_no_python_are_all_told_with_their_lines(tmp_path: Path) -> None:
