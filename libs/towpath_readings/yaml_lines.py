@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from towpath_contracts.problems.near_names import name_like
+from towpath_contracts.problems.prompt_lines import split_prompt_line
 from towpath_contracts.text import SECRET_NAME, name_hidden, visible_json
 
 _OTHERWISE = "this line is indented otherwise than those it belongs to"
@@ -304,7 +305,11 @@ class LineNumbers:
             pointer = pointer.rpartition("/")[0]
         return self._line[pointer]
 
-    def of_text(self, pointer: str, line: int) -> int | None:
-        """Return where *line* of the text at *pointer* stands; None for a text that is not written line by line."""
+    def of_prompt(self, pointer: str, detail: str) -> tuple[int, str] | None:
+        """Return where the line of the prompt at *pointer* stands that *detail* names, and what is said of it.
+
+        None where it names none, or the prompt is not written line by line.
+        """
+        line, said = split_prompt_line(detail)
         begin = self._text.get(pointer)
-        return None if begin is None else begin + line
+        return None if line is None or begin is None else (begin + line, said)

@@ -23,7 +23,6 @@ from towpath_contracts.networks.spec import NetworkSpec
 from towpath_contracts.problems.given_values import in_words_of_a_file, value_at
 from towpath_contracts.problems.input_faults import locate_fault, name_field, summary_of
 from towpath_contracts.problems.near_names import name_meant, suggest_name
-from towpath_contracts.problems.prompt_lines import split_prompt_line
 from towpath_contracts.problems.registry import Problem, ProblemDetail, problem
 from towpath_readings.yaml_lines import LineNumbers, describe_yaml_fault
 
@@ -223,9 +222,8 @@ def locate_problems(code: str, path: Path, lines: LineNumbers, details: Iterable
 
 def _with_line(lines: LineNumbers, one: ProblemDetail) -> tuple[int, str, ProblemDetail]:
     """Return *one* with its line, and what is said of it there."""
-    in_text, said = split_prompt_line(one.detail)
-    if in_text is not None and (line := lines.of_text(one.pointer, in_text)) is not None:
-        return line, said, one
+    if (found := lines.of_prompt(one.pointer, one.detail)) is not None:
+        return *found, one
     return lines.of(one.pointer), name_field(as_in_a_file(one.detail), one.pointer, one.code), one
 
 

@@ -13,7 +13,6 @@ from towpath_console.drawings.graph_forms import graph_svg, graph_text
 from towpath_console.page import ActionRoute, Asked, Done, Page, PageRoute
 from towpath_console.pages.names import checked_name, number_of
 from towpath_console.text import hidden_count
-from towpath_contracts.problems.prompt_lines import split_prompt_line
 
 SHOWN = 200
 INVALID = frozenset({400, 409, 422})
@@ -119,13 +118,8 @@ def faults_of(problem: Mapping[str, Any], read: ReadDefinition) -> list[Definiti
 
 
 def _placed_fault(pointer: str, detail: str, read: ReadDefinition) -> DefinitionFault:
-    in_text, said = split_prompt_line(detail)
-    line = None if in_text is None else read.lines.of_text(pointer, in_text)
-    return (
-        DefinitionFault(read.lines.of(pointer), pointer, detail)
-        if line is None
-        else DefinitionFault(line, pointer, said)
-    )
+    line, said = read.lines.of_prompt(pointer, detail) or (read.lines.of(pointer), detail)
+    return DefinitionFault(line, pointer, said)
 
 
 def comparable(version: Mapping[str, Any]) -> dict[str, Any]:
