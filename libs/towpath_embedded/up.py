@@ -43,7 +43,7 @@ from towpath_embedded.start_checks import (
     check_syntax,
     refused_at_start,
 )
-from towpath_embedded.terminal.log_notices import read_at_start, show_log_line
+from towpath_embedded.terminal.log_notices import Told, read_at_start, show_log_line, tell_warnings
 from towpath_embedded.terminal.served_tools import ServedTools
 from towpath_fabric.clock import monotonic, process_began
 from towpath_fabric.telemetry.log_follower import LogFollower
@@ -116,7 +116,7 @@ async def _run(options: UpOptions, data: Path, screen: UpConsole) -> int:
     )
     platform.is_starting = not options.servers_only  # who starts these alone starts a gateway anywhere
     os.umask(PRIVATE_UMASK)  # from here on; user code goes on with the one that the platform has found
-    told_at_start: dict[str, Any] = {}
+    told_at_start: Told = {}
     refused = RefusedFiles(screen.refused, platform.keep_refused)
     served = ServedTools()
     logs_of_the_start = LogFollower(platform.logs, partial(read_at_start, screen, refused, served, told_at_start))
@@ -134,12 +134,11 @@ async def _run(options: UpOptions, data: Path, screen: UpConsole) -> int:
         await platform.stop()
 
 
-async def _tell_policy_warnings(policy: Path | None, platform: Platform, screen: UpConsole) -> None:
-    if policy is not None:
+async def _tell_policy_warnings(options: UpOptions, platform: Platform, screen: UpConsole, told: Told) -> None:
+    if options.policy is not None and not options.servers_only:
         from towpath_embedded.terminal.own_gateway import policy_warnings  # an HTTP client, as below
 
-        for warning in await policy_warnings(platform.client_url, policy):
-            screen.notice(warning, "yellow")
+        tell_warnings(screen, told, *await policy_warnings(platform.client_url, options.policy))
 
 
 def import_for_later(options: UpOptions) -> None:
@@ -160,7 +159,7 @@ async def _serve(
     served: ServedTools,
     stopping: asyncio.Event,
     began: float,
-    told: dict[str, Any],
+    told: Told,
 ) -> int:
     views: list[LiveView] = []
     logs = LogFollower(platform.logs, partial(show_log_line, screen, refused, served, views))
@@ -182,6 +181,7 @@ async def _serve(
             tasks.append(asyncio.create_task(watch))
         if options.strict and refused.faults:
             raise ProblemError(refused_at_start(refused.faults))
+        await _tell_policy_warnings(options, platform, screen, told)
         screen.stops_where_refused = False
         _keep_chosen_ports(options, platform)
         platform.is_starting = False  # networks and the policy are there, too
@@ -194,7 +194,6 @@ async def _serve(
             state["loaded"] = {**folder.counts(), "need_approval": waiting, "refused": len(refused.faults)}
             state["loaded"]["warnings"] = len(told.get("warnings", ()))
         if not options.servers_only:
-            await _tell_policy_warnings(options.policy, platform, screen)
             named = options.workers or options.agents or options.networks or options.mcp
             state |= {"models": models, "sample": str(options.networks) if options.sample else ""}
             state |= {"is_bare": not named}
@@ -241,25 +240,22 @@ def _publisher(
     )
 
 
-def _models_with_key(platform: Platform, screen: UpConsole, told: dict[str, Any]) -> list[str]:
+def _models_with_key(platform: Platform, screen: UpConsole, told: Told) -> list[str]:
     """Return the providers that can be asked from here, and tell of a key of Towpath in the place of theirs."""
     from towpath.model_keys import ModelKeys, no_provider_key  # settings: not on the way to readiness
 
     keys, own = ModelKeys(), platform.access.own_keys()
     if mistaken := keys.taken_for_keys(own):
-        screen.notice(line := no_provider_key(mistaken), "yellow")
-        told["warnings"] = [*told.get("warnings", ()), line]
+        tell_warnings(screen, told, no_provider_key(mistaken))
     return list(keys.found(own))
 
 
 async def _tell_unserved(
-    folder: "NetworkFolderPublisher", platform: Platform, screen: UpConsole, served: ServedTools, told: dict[str, Any]
+    folder: "NetworkFolderPublisher", platform: Platform, screen: UpConsole, served: ServedTools, told: Told
 ) -> None:
     from towpath_embedded.terminal.own_gateway import tools_without_worker  # an HTTP client, as above
 
-    for line in await tools_without_worker(platform.client_url, folder.specs, served):
-        screen.notice(line, "yellow")
-        told["warnings"] = [*told.get("warnings", ()), line]
+    tell_warnings(screen, told, *await tools_without_worker(platform.client_url, folder.specs, served))
 
 
 def _keep_chosen_ports(options: UpOptions, platform: Platform) -> None:

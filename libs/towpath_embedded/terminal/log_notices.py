@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from towpath_embedded.terminal.live_view import LiveView
     from towpath_embedded.terminal.served_tools import ServedTools
 
+Told = dict[str, Any]
+"""What was told at the start, and is shown beside where everything is: the policy in force, and warnings."""
+
 _POLICY = "policy"
 IN_FORCE = "policy in force"
 WARNED = "policy warning"
@@ -125,7 +128,7 @@ def show_log_line(
 
 
 def read_at_start(
-    screen: "UpConsole", refused: "RefusedFiles", served: "ServedTools", told: dict[str, Any], name: str, line: str
+    screen: "UpConsole", refused: "RefusedFiles", served: "ServedTools", told: Told, name: str, line: str
 ) -> None:
     """Keep what a line of the start says of the policy and of refused files, and show what sandboxes and files lack."""
     refused.read_log_line(name, line)
@@ -135,5 +138,11 @@ def read_at_start(
     if (notice := sandbox_notice(name, line)) is not None:
         screen.notice(notice)
     if (warning := tool_notice(name, line)) is not None:
+        tell_warnings(screen, told, warning)
+
+
+def tell_warnings(screen: "UpConsole", told: Told, *warnings: str) -> None:
+    """Show *warnings*, which the start counts where it says what it has loaded."""
+    for warning in warnings:
         told["warnings"] = [*told.get("warnings", ()), warning]
         screen.notice(warning, "yellow")

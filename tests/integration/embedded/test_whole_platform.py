@@ -201,7 +201,8 @@ def test_up_tells_what_matters_stops_in_order_and_goes_on_with_the_runs_it_left_
         assert set(ready["processes"]) >= {"gateway", "orchestrator", "decider", "tas", "log_writer", "worker"}
         assert ready["data"] == str(folder / ".towpath")
         counts = {"networks": 1, "agents": 3, "tools": 2, "stayed": 0, "need_approval": 1, "refused": 0}
-        assert ready["loaded"] == {**counts, "warnings": 1}
+        assert ready["loaded"] == {**counts, "warnings": len(ready["warnings"])}
+        assert any(": rule typo: " in warning for warning in ready["warnings"]), "what a policy is warned of counts"
         assert f"{forgotten} has no tool: " in ready["warnings"][0] and "(count)" in ready["warnings"][0]
         err.wait_for("tas is ready after")
         assert_prometheus_is_told_of_all(folder, ready["processes"])
@@ -278,7 +279,10 @@ def _look_and_press_keys(folder: Path, run_id: str, terminal: int, before: tuple
     os.write(terminal, b"r")
     told.wait_for("network support version")
     os.write(terminal, b"o")
+    told.wait_for("opening the console in a browser")
+    deadline = time.monotonic() + TIMEOUT_S
     while not (folder / "opened").exists():
+        assert time.monotonic() < deadline, "no browser was opened"
         time.sleep(0.05)
     link = told_address((folder / "opened").read_text())
     assert link.startswith(f"{gateway}/sign-in?token=")
