@@ -18,7 +18,7 @@ from towpath.declared_places import checks_call, declared_place
 from towpath.errors import DeclarationError, RefusedError, TowpathError
 from towpath.hooks import Hook
 from towpath.networks.network import Agent, Network, network_of, spec_from
-from towpath.networks.policies import Policy
+from towpath.networks.policies import Policy, PolicyRule
 from towpath.networks.spec_files import PolicyFile, load_policy, locate_policy_refusal, locate_refusal
 from towpath.tasks.task import TaskKeywords, task_of
 from towpath.toolbox import WorkerTools, collect, load_module
@@ -41,7 +41,7 @@ from towpath_testing.refusals import OR_CORRECT, error_in_test, placed_in_progra
 from towpath_testing.runs import RETURNED, HarnessGate, HarnessRun, RunResult
 from towpath_testing.sync import SyncHarness, waiting_in
 
-AnyPolicy = str | Path | Policy | PolicyFile | JsonObject | Iterable[JsonObject] | None
+AnyPolicy = str | Path | Policy | PolicyFile | JsonObject | Iterable[JsonObject] | Iterable[PolicyRule] | None
 AnyNetwork = str | Path | Agent | Network | NetworkSpec | JsonObject
 AnyTools = Iterable[AnyTool | ModuleType | str | Path]
 AnyModel = ModelScript | ModelFunction | ProviderModels | str
@@ -218,7 +218,8 @@ class Harness:
         going_on = [run_id for run_id in self._begun if not self._open.has_ended(run_id)]
         run_id = (going_on or self._begun)[-1]
         view = await self._ask(rpc.GET_RUN, GetRun(project=PROJECT, run_id=run_id))
-        return reason_for_no_gate(view, self._open.log_of(run_id)(), len(going_on or self._begun))
+        log, has_rules = self._open.log_of(run_id)(), bool(self._policy.read.rules)
+        return reason_for_no_gate(view, log, len(going_on or self._begun), has_rules=has_rules)
 
     async def open_gates(self) -> list[HarnessGate]:
         """Return every gate that waits, the oldest first."""
@@ -285,8 +286,13 @@ def _policy_text(policy: AnyPolicy) -> str:
         return policy.text
     if isinstance(policy, str | Path):
         return load_policy(policy).text if _is_path(policy) else str(policy)
-    written = policy if isinstance(policy, dict) else {"kind": "Policy", "rules": list(policy)}
-    return json.dumps(written)
+    if isinstance(policy, dict):
+        return json.dumps(policy)
+    rules = list(policy)
+    declared = [rule for rule in rules if isinstance(rule, PolicyRule)]
+    if declared and len(declared) == len(rules):
+        return Policy(declared).to_yaml()
+    return json.dumps({"kind": "Policy", "rules": rules})
 
 
 def _refused_policy(faults: Iterable[ProblemDetail], policy: AnyPolicy) -> RefusedError:

@@ -2,9 +2,11 @@
 
 import json
 
-from towpath_contracts.events.log import LogEntry
+from towpath_contracts.events.call_events import ToolCallDenied
+from towpath_contracts.events.log import AnyEvent, LogEntry
 from towpath_contracts.runs.statuses import FINAL_STATUSES
 from towpath_contracts.runs.views import RunView
+from towpath_contracts.tools.violations import DenialCode
 from towpath_readings.unsuccessful_calls import failed_call, refused_call, summaries_of_unsuccessful
 
 ANSWER_WIDTH = 120
@@ -15,13 +17,24 @@ class NoGateError(TimeoutError):
     """No gate opens: every run has ended, or none opened in time. The text says what the run does, or came to."""
 
 
-def reason_for_no_gate(view: RunView, entries: tuple[LogEntry, ...], runs: int) -> str:
-    """Return what the last of *runs* runs came to or does, and which of its calls were refused or failed."""
+def reason_for_no_gate(view: RunView, entries: tuple[LogEntry, ...], runs: int, *, has_rules: bool) -> str:
+    """Return what the last of *runs* runs came to or does, and which of its calls were refused or failed.
+
+    Of a call that is refused because the harness *has_rules* for nothing, it says which rule would open a gate.
+    """
     who = "the run" if runs == 1 else f"the last of {runs} runs"
     said = f"{who} {_end(view) if view.status in FINAL_STATUSES else _state(view)}"
-    refused = [call for entry in entries if (call := refused_call(entry.event)) is not None]
+    refused_of = refused_call if has_rules else _refused_without_rules
+    refused = [call for entry in entries if (call := refused_of(entry.event)) is not None]
     failed = [call for entry in entries if (call := failed_call(entry.event)) is not None]
     return "; ".join(filter(None, (said, *summaries_of_unsuccessful(refused, failed))))
+
+
+def _refused_without_rules(event: AnyEvent) -> str | None:
+    if not isinstance(event, ToolCallDenied) or event.denial.violation_type != DenialCode.PERMISSION:
+        return refused_call(event)
+    rule = json.dumps({"name": "ask-first", "tool": event.tool, "effect": "require_approval"}, ensure_ascii=False)
+    return f"{event.tool}: no rule allows it, since the harness has none: a gate opens with policy=[{rule}]"
 
 
 def _end(view: RunView) -> str:

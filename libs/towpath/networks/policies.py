@@ -27,10 +27,9 @@ from towpath_contracts.files.policy_document import (
     RuleEffect,
     RuleRate,
 )
-from towpath_contracts.problems.cel_faults import CEL_LITERAL, compile_cel, foreign_operator
+from towpath_contracts.problems.cel_faults import CEL_LITERAL, compile_cel, foreign_operator, unknown_names
 from towpath_contracts.problems.cel_library import cel_library
 from towpath_contracts.problems.input_faults import details_of, in_plain_words
-from towpath_contracts.problems.near_names import suggest_name
 
 _TOOLSET = re.compile(r"[A-Za-z0-9_-]+\.")
 """How a pattern begins that names a toolset."""
@@ -177,8 +176,5 @@ def condition_fault(text: str) -> str:
     except ValueError as error:
         return str(error)
     elements = _ELEMENT.findall(CEL_LITERAL.sub(" ", text))
-    unknown = sorted(used - _TYPES - {*CONDITION_NAMES, *elements})
-    if not unknown:
-        return ""
-    hint = suggest_name(unknown[0], CONDITION_NAMES)
-    return f"unknown name {', '.join(unknown)}: a condition sees {', '.join(CONDITION_NAMES)}{hint}"
+    unknown = used - _TYPES - {*CONDITION_NAMES, *elements}
+    return unknown_names(unknown, CONDITION_NAMES) if unknown else ""

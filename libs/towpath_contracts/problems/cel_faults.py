@@ -1,10 +1,15 @@
 """Says in plain words why an expression in CEL can't be read: its parser names the tokens that it would have taken."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TypeVar
 
+from towpath_contracts.problems.near_names import nearest_name
+
 Program = TypeVar("Program")
+
+MAX_MEANT = 3
+"""Unknown names of a condition of which is told what was meant."""
 
 CEL_LITERAL = re.compile(
     r"""\b[bB]?[rR][bB]?(?:'[^'\n]*'|"[^"\n]*")|'{3}.*?'{3}|"{3}.*?"{3}|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|//[^\n]*""",
@@ -98,3 +103,11 @@ def describe_cel_fault(said: str, text: str) -> str:
             break
     where = f"character {column}" if line == "1" else f"line {line}, character {column}"
     return f"it can't be read as CEL, at {where}: {fault}"
+
+
+def unknown_names(unknown: Collection[str], seen: Collection[str]) -> str:
+    """Return what is told of names that a condition of a policy does not see; most are arguments without `args.`."""
+    names = sorted(unknown)
+    meant = [repr(nearest_name(name, seen) or f"args.{name}") for name in names[:MAX_MEANT]]
+    told = f"unknown name {', '.join(names)}: a condition sees {', '.join(sorted(seen))}"
+    return f"{told}; did you mean {', '.join(meant)}?"

@@ -3,7 +3,12 @@
 from towpath_contracts.problems.kind import ProblemKind
 
 GATE_PROBLEMS = (
-    ProblemKind("reason_required", 400, "A denial needs a reason", "Say why: the model sees it."),
+    ProblemKind(
+        "reason_required",
+        400,
+        "A reason is needed",
+        "Say why: --reason WHY; in a program reason=, in a request `reason`.",
+    ),
     ProblemKind(
         "digest_changed", 409, "The call changed since it was shown", "Look at the gate again before you decide."
     ),

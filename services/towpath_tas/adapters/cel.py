@@ -14,9 +14,8 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
 
-from towpath_contracts.problems.cel_faults import compile_cel
+from towpath_contracts.problems.cel_faults import compile_cel, unknown_names
 from towpath_contracts.problems.cel_library import cel_library
-from towpath_contracts.problems.near_names import suggest_name
 from towpath_tas.core.policy.condition_tokens import is_macro, macro_variables, tokens_of
 from towpath_tas.core.policy.condition_work import VARIABLES, PlainWork, work_of
 from towpath_tas.core.policy.conditions import Condition, ConditionContext, ConditionResult
@@ -68,10 +67,7 @@ class CelCondition:
         self._names = VARIABLES & set(self._program.variables())
         unknown = set(self._program.variables()) - VARIABLES - _TYPES - macro_variables(tokens)
         if unknown:
-            seen = sorted(VARIABLES)
-            hint = suggest_name(min(unknown), seen)
-            msg = f"unknown name {', '.join(sorted(unknown))}: a condition sees {', '.join(seen)}{hint}"
-            raise ValueError(msg)
+            raise ValueError(unknown_names(unknown, VARIABLES))
         named = origin_members(text)
         self._needs_whole_origin = "origin" in self._names and (WHOLE in named or not named)
         missing = unknown_members(text)

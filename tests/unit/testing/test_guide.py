@@ -28,4 +28,4 @@ def test_an_example_of_the_guide_holds(name: str, request: pytest.FixtureRequest
 
 
 def test_the_guide_has_examples_of_every_form() -> None:
-    assert len(examples()) == 3
+    assert len(examples()) == 4

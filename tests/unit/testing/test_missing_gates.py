@@ -1,11 +1,12 @@
 """Whoever waits for a gate that does not open is told why: at once where the run has ended, else at the deadline."""
 
 import inspect
+import json
 import time
 
 import pytest
 
-from towpath import Agent, AgentRequest, Network, tool
+from towpath import Agent, AgentRequest, Network, PolicyRule, tool
 from towpath.agents.operations import AnyMove, execute_tool, respond
 from towpath.testing import NoGateError, harness, script
 from towpath_testing.harness import Harness
@@ -52,6 +53,29 @@ async def test_calls_that_the_policy_refuses_are_counted_and_a_failure_is_told_w
     assert result.status == "failed"
     assert "; 2 calls were refused, first: lend: " in repr(result)
     assert f"no gate: the run failed ({result.reason})" in str(none.value)
+
+
+async def test_without_a_policy_the_rule_that_opens_the_gate_is_told_and_none_that_allows_every_call() -> None:
+    said = script([execute_tool("lend", item="tea"), respond("done")])
+    async with harness(LONE, tools=[pay, lend], model=said) as h:
+        await h.run("Lend me tea.")
+        with pytest.raises(NoGateError) as none:
+            await h.next_gate()
+    rule = '{"name": "ask-first", "tool": "lend", "effect": "require_approval"}'
+    assert str(none.value).endswith(
+        f"lend: no rule allows it, since the harness has none: a gate opens with policy=[{rule}]"
+    )
+    async with harness(LONE, policy=[json.loads(rule)], tools=[pay, lend], model=said) as h:
+        await h.run("Lend me tea.")
+        assert (await h.next_gate()).rule == "ask-first"
+
+
+async def test_a_list_of_declared_rules_is_a_policy() -> None:
+    said = script([execute_tool("lend", item="tea"), respond("done")])
+    rules = [PolicyRule("ask-first", tool="lend", effect="require_approval")]
+    async with harness(LONE, policy=rules, tools=[pay, lend], model=said) as h:
+        await h.run("Lend me tea.")
+        assert (await h.next_gate()).rule == "ask-first"
 
 
 async def test_a_gate_that_was_returned_does_not_count_as_one_to_come() -> None:

@@ -105,7 +105,7 @@ async def discard(
 def _settle(principal: Principal, dead_letter_id: int, settle: SettleDeadLetterBody) -> SettleDeadLetter:
     require_role(principal, OPERATOR)
     if not settle.reason.strip():
-        raise ProblemError(problem("reason_required", "say why: it stands in the audit"))
+        raise ProblemError(problem("reason_required", "it stands in the audit"))
     return SettleDeadLetter(
         project=principal.project,
         unowned=_sees_unowned(principal),

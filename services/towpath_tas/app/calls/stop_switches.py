@@ -128,7 +128,7 @@ def _check(request: SetSwitch) -> None:
     if OPERATOR not in request.roles:
         raise ProblemError(problem("role_missing", f"{request.actor} does not have the role {OPERATOR}"))
     if not request.reason.strip():
-        raise ProblemError(problem("reason_required", "say why: people who wait read it", remedy="Give a reason."))
+        raise ProblemError(problem("reason_required", "people who wait read it"))
     if request.kind == "project" and request.name != request.project:
         raise ProblemError(
             problem("request_invalid", f"this credential acts in {request.project}, and pauses no other")

@@ -137,7 +137,11 @@ rules:
         ("kind: Policy\nrules: [{name: x, effect: deny, tool: 'a b'}]", "not a pattern"),
         ("kind: Policy\nrules: [{name: x, effect: deny, max_calls_per_run: 3}]", "no limit"),
         ("kind: Policy\nrules: [{name: x, effect: allow, expires_s: 600}]", "expires"),
-        ("kind: Policy\nrules: [{name: x, effect: allow, when: amount > 1}]", "unknown name"),
+        ("kind: Policy\nrules: [{name: x, effect: allow, when: amount > 1}]", "; did you mean 'args.amount'?"),
+        (
+            "kind: Policy\nrules: [{name: x, effect: allow, when: arg.d == a}]",
+            "unknown name a, arg: a condition sees agent, args, caller, origin, run; did you mean 'args.a', 'args'?",
+        ),
         ("kind: Policy\n\trules: []", "not YAML"),
         ("kind: Policy\nrules: []\nrulez: []", "did you mean 'rules'"),
         ("kind: Policy\nrules: [{name: x, effect: allow, rate: 3}]", "mapping"),

@@ -69,6 +69,10 @@ def test_what_a_policy_writes_is_read_as_the_rules_that_it_has() -> None:
             {"effect": "allow", "when": "arg.a == 1"},
             "rule 'r': when: unknown name arg: a condition sees agent, args, caller, origin, run; did you mean 'args'?",
         ),
+        (
+            {"effect": "allow", "when": "euros > 50"},
+            "unknown name euros: a condition sees agent, args, caller, origin, run; did you mean 'args.euros'?",
+        ),
         ({"effect": "deny", "max_calls_per_run": 3}, "rule 'r': max_calls_per_run: a deny rule has no limit"),
         ({"effect": "allow", "quorum": 2}, "rule 'r': quorum: only a require_approval rule has it"),
         ({"effect": "allow", "discovered": True}, "rule 'r': discovered: tool= must begin with the toolset's name"),
