@@ -239,8 +239,11 @@ async def ask_at_gate(client: Client, gate: GateOpened, out: OutputPrinter) -> N
             if await _decide(client, gate, word, out):
                 return
         except ProblemError as error:
-            said = refusal_line(error.problem)
-            for line in (said, *(fault for fault in fault_lines(error.problem) if fault not in said)):
+            found = error.problem
+            if found.code == "server_unreachable":  # whoever is asked can start it and be asked again
+                found = found.model_copy(update={"remedy": "Start it: towpath up, and answer again."})
+            said = refusal_line(found)
+            for line in (said, *(fault for fault in fault_lines(found) if fault not in said)):
                 out.write(f"    {line}", "red")
     out.write(f"    still waiting; later: towpath gates approve {gate.gate_id}")
 

@@ -59,11 +59,23 @@ MAX_PROMPT_TOKENS = 10_000
 """Tokens of the prompts of a network: a text between two tags is one, a placeholder five. Half a second at most."""
 
 
+MAX_NAMED = 5
+"""Networks that are named to who asks for one that there is not."""
+
 PUBLISHES = 2
 """Networks that are stored at the same time: each holds a connection while the audit is asked. One of a project."""
 
 WAIT_S = 3.0
 """How long one waits for its turn: its caller waits for an answer for five seconds."""
+
+
+def _published(names: Sequence[str]) -> str:
+    """Return the end of a sentence about a network that there is not: those that there are, the first of many."""
+    if not names:
+        return ", and no other either: none is published yet"
+    more = len(names) - MAX_NAMED
+    there = f"; there are {', '.join(names[:MAX_NAMED])}" if len(names) > 1 else f"; there is {names[0]}"
+    return f"{there} and {more} more" if more > 0 else there
 
 
 def check_name(name: str) -> list[ProblemDetail]:
@@ -163,7 +175,7 @@ class NetworkRegistry:
             return found
         if version is None:
             known = [row["name"] for row in await self._pool.fetch(QUERIES.current_networks, project, MAX_NAMES)]
-            hint = suggest_name(name, known)
+            hint = suggest_name(name, known, otherwise=_published(known))
             raise ProblemError(problem("network_not_found", f"the project {project} has no network {name!r}{hint}"))
         detail = f"{name!r} has no version {version}"
         raise ProblemError(problem("version_not_found", detail, known={"network": name}))

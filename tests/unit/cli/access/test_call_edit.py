@@ -184,7 +184,7 @@ async def test_a_denial_without_a_reason_is_asked_for_one_and_not_for_another_de
         await run_follower.ask_at_gate(client, gate, OutputPrinter("table"))
     assert [question.partition("?")[0] for question in asked[:4]] == ["approve", "reason:", "reason:", "reason:"]
     shown = capsys.readouterr().out
-    assert "server_unreachable" in shown, "the denial was sent"
+    assert "server_unreachable" in shown and "Start it: towpath up, and answer again." in shown, "the denial was sent"
     assert shown.count("a denial needs a reason, since the agent reads it; Ctrl-D takes the denial back\n") == 2
 
 
