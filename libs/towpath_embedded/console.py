@@ -222,8 +222,9 @@ def next_steps(state: Mapping[str, Any]) -> tuple[str, ...]:
 
 def policy_line(policy: Mapping[str, Any]) -> tuple[str, str, str]:
     """Return label, value and note; a version that people made says by whom and from what."""
+    refused = policy.get("refused")
     if not policy["version"]:
-        return "Policy", "none", _DENIES
+        return "Policy", "none", f"every call is denied until {refused} is mended: see above" if refused else _DENIES
     rules = f"{policy['rules']} rule{'s' if policy['rules'] != 1 else ''}"
     version = f"version {policy['version']} ({rules})"
     source = str(policy["source"])
@@ -232,5 +233,5 @@ def policy_line(policy: Mapping[str, Any]) -> tuple[str, str, str]:
     return (
         "Policy",
         f"{source.removeprefix('profile ') if source.startswith('profile ') else Path(source).name}, {version}",
-        "",
+        "as it was before it was refused: see above" if refused else "",
     )

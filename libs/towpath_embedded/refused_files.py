@@ -40,6 +40,7 @@ class RefusedFiles:
         self.faults: dict[str, tuple[str, ...]] = {}
         self._show = show
         self._changed = changed
+        self._policy = ""
         self._policy_faults: list[str] = []
         self._expected = 0
         self._fate = FileFate.REFUSED
@@ -52,6 +53,12 @@ class RefusedFiles:
             self._show(file, faults, fate)
         if faults or before:
             self._changed(self.faults)
+
+    def told_of_policy(self, told: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what was *told* of a start, its policy with the file that is refused until it is mended."""
+        if "policy" not in told or self._policy not in self.faults:
+            return dict(told)
+        return {**told, "policy": {**told["policy"], "refused": self._policy}}
 
     def put_new(self, file: str, faults: Sequence[str]) -> None:
         """Do what `put` does of a file of which nothing was in force before."""
@@ -73,6 +80,7 @@ class RefusedFiles:
             self.put(file, ())
             return event == _UNCHANGED and not was_refused
         if event == _REFUSED:
+            self._policy = file
             self._policy_faults, self._expected = [], int(record.get("problems", 0))
             self._fate = FileFate.NEW_POLICY if record.get("kept") == 0 else FileFate.REFUSED
             if not self._expected:

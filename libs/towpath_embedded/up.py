@@ -186,7 +186,7 @@ async def _serve(
         _keep_chosen_ports(options, platform)
         platform.is_starting = False  # networks and the policy are there, too
         platform.write_state()
-        state = {**platform.describe(), **told, "project": options.project}
+        state = {**platform.describe(), **refused.told_of_policy(told), "project": options.project}
         if folder is not None:
             from towpath_embedded.terminal.own_gateway import tools_that_may_wait  # an HTTP client, as above
 

@@ -48,6 +48,11 @@ class HarnessGate:
         return self.view.reason
 
     @property
+    def summary(self) -> str:
+        """What a person is asked, in a sentence: the tool's own `summary=` with the arguments of the call."""
+        return self.view.summary
+
+    @property
     def rule(self) -> str:
         """The rule that asks for an approval; empty for other gates."""
         return str(self.view.detail.get("rule") or "")

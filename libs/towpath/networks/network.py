@@ -25,8 +25,10 @@ from towpath_contracts.budgets import Budget
 from towpath_contracts.network_checks.written_models import written_model_problems
 from towpath_contracts.networks.model_settings import ModelSettings
 from towpath_contracts.networks.spec import AgentSpec, NetworkSpec
+from towpath_contracts.problems.given_values import value_at
 from towpath_contracts.problems.input_faults import details_of, in_plain_words, summary_of
-from towpath_contracts.problems.registry import problem
+from towpath_contracts.problems.near_names import name_meant
+from towpath_contracts.problems.registry import ProblemDetail, problem
 
 
 @checking_keywords(AGENT_OPTIONS)
@@ -221,5 +223,14 @@ def spec_from(written: JsonObject) -> NetworkSpec:
     try:
         return NetworkSpec.model_validate(written)
     except ValidationError as error:
-        details = (*in_plain_words(details_of(error, NetworkSpec)), *written_model_problems(written))
+        faults = in_plain_words(details_of(error, NetworkSpec))
+        details = (*(_with_name_meant(one, written) for one in faults), *written_model_problems(written))
         raise RefusedError(problem("network_invalid", summary_of(details), errors=details)) from None
+
+
+def _with_name_meant(fault: ProblemDetail, written: JsonObject) -> ProblemDetail:
+    """Return a *fault* of a name with the one that may be meant, and all others as they are."""
+    given = value_at(fault.pointer, written)
+    if fault.code != "string_pattern_mismatch" or not isinstance(given, str):
+        return fault
+    return fault.model_copy(update={"detail": f"{fault.detail}{name_meant(given)}"})

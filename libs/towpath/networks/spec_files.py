@@ -22,7 +22,7 @@ from towpath_contracts.files.policy_document import TAKEN_BY, other_kind
 from towpath_contracts.networks.spec import NetworkSpec
 from towpath_contracts.problems.given_values import in_words_of_a_file, value_at
 from towpath_contracts.problems.input_faults import locate_fault, name_field, summary_of
-from towpath_contracts.problems.near_names import name_meant, suggest_name
+from towpath_contracts.problems.near_names import suggest_name
 from towpath_contracts.problems.registry import Problem, ProblemDetail, problem
 from towpath_readings.yaml_lines import LineNumbers, describe_yaml_fault
 
@@ -62,10 +62,9 @@ def _with_meant(fault: ProblemDetail, written: JsonObject) -> ProblemDetail:
         return fault.model_copy(update={"detail": f"{fault.detail}, such as name: support"})
     given = value_at(fault.pointer, written)
     choices = re.findall(r"'([^']+)'", fault.detail) if fault.code == "literal_error" else []
-    if not isinstance(given, str) or not (choices or fault.code == "string_pattern_mismatch"):
+    if not isinstance(given, str) or not choices:
         return fault
-    meant = suggest_name(given, choices) if choices else name_meant(given)
-    return fault.model_copy(update={"detail": f"{fault.detail}{meant}"})
+    return fault.model_copy(update={"detail": f"{fault.detail}{suggest_name(given, choices)}"})
 
 
 def _first_agent(fault: ProblemDetail, written: JsonObject) -> ProblemDetail:

@@ -316,6 +316,9 @@ WRONG_TYPES = {
     **dict.fromkeys(("float_type", "float_parsing"), "a number belongs here"),
     **dict.fromkeys(("bool_type", "bool_parsing"), "true or false belongs here"),
     "string_type": "a text belongs here; quote it",
+    **dict.fromkeys(
+        ("uuid_parsing", "uuid_type"), "a whole id belongs here, such as 0192f3c4-5d6e-7f80-9a1b-2c3d4e5f6a7b"
+    ),
 }
 """What is said of a file that a person wrote, by the kind of the fault."""
 

@@ -6,6 +6,8 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -16,6 +18,7 @@ from towpath.cli.administration.doctor_command import (
     _check_process,
     _check_readiness,
     _refused_once,
+    _check_server,
     _what_is_missing,
 )
 from towpath.client.settings import ClientSettings
@@ -97,6 +100,21 @@ def test_the_kernel_tells_of_a_process_that_got_sigstop() -> None:
     finally:
         process.kill()
         process.communicate()
+
+
+@pytest.mark.parametrize(
+    ("version", "good", "detail"),
+    [(0, None, "none is in force: every call of a tool is denied"), (2, True, "version 2, 0 rules")],
+)
+async def test_a_platform_without_a_policy_is_told_that_it_denies_everything(
+    version: int, good: bool | None, detail: str
+) -> None:
+    async def ask() -> Any:
+        return SimpleNamespace(version=version, rules=())
+
+    found = await _check_server("policy", ask)
+    assert (found.good, found.detail) == (good, detail)
+    assert ("towpath policy apply FILE" in found.remedy) == (not version)
 
 
 def test_a_token_of_towpath_in_the_place_of_a_providers_key_is_told_and_no_provider_is_counted(

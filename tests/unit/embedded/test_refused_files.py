@@ -46,8 +46,11 @@ def test_a_refused_policy_is_told_once_with_the_line_of_every_problem() -> None:
     assert files.read_log_line("tas", logged("policy problem", file="p.yaml", problem="no rules"))
     assert screen.shown == [("p.yaml", ["p.yaml:3: there is no field 'efect'", "p.yaml: no rules"])]
     assert screen.kept == {"p.yaml": ["p.yaml:3: there is no field 'efect'", "p.yaml: no rules"]}
+    assert files.told_of_policy({"policy": {"version": 0}}) == {"policy": {"version": 0, "refused": "p.yaml"}}
+    assert files.told_of_policy({}) == {}
     assert not files.read_log_line("tas", logged("policy applied", file="p.yaml", version=2))
     assert screen.kept == {} and len(screen.shown) == 1
+    assert files.told_of_policy({"policy": {"version": 2}}) == {"policy": {"version": 2}}
 
 
 @pytest.mark.parametrize(("kept", "fate"), [(0, FileFate.NEW_POLICY), (3, FileFate.REFUSED), (None, FileFate.REFUSED)])

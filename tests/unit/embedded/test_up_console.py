@@ -40,6 +40,15 @@ def test_without_a_policy_it_says_that_every_call_is_denied() -> None:
     assert "every call is denied" in policy_line({"version": 0, "rules": 0, "source": "", "applied_by": ""})[2]
 
 
+def test_a_policy_that_was_refused_is_to_be_mended_and_no_other_is_asked_for() -> None:
+    _, shown, note = policy_line({"version": 0, "rules": 0, "source": "", "applied_by": "", "refused": "policies.yaml"})
+    assert (shown, note) == ("none", "every call is denied until policies.yaml is mended: see above")
+    assert policy_line({**FOLLOWED, "refused": "policy.yaml"})[1:] == (
+        "policy.yaml, version 5 (2 rules)",
+        "as it was before it was refused: see above",
+    )
+
+
 def test_the_policy_is_read_from_the_log_of_the_tool_access_service_alone() -> None:
     line = json.dumps({"event": IN_FORCE, "level": "info", **FOLLOWED})
     assert policy_in_force("tas", line) == FOLLOWED

@@ -33,6 +33,7 @@ async def test_a_large_refund_waits_and_is_paid_once_it_is_approved(help_desk: d
         run = await h.run("Refund order 8812")
         gate = await h.next_gate()
         assert (gate.kind, gate.rule, gate.tool) == ("approval", "refunds-over-100", "orders.refund")
+        assert gate.summary == "May billing make this call? orders.refund: Refund 129.0 of 8812"
         assert gate.args == {"order_id": "8812", "amount": 129.0, "reason": "arrived broken"}
         await gate.approve("checked with the customer")
         result = await run.result()

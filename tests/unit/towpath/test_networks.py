@@ -94,6 +94,12 @@ def test_agents_in_routes_are_no_agents_of_a_network_that_does_not_list_them() -
         network_of(Agent("a", routes=[Agent("b"), Agent("b", prompt="Another one.")])).to_spec()
 
 
+def test_a_name_that_can_not_be_used_is_told_with_one_that_can() -> None:
+    with pytest.raises(RefusedError, match="did you mean 'my_shop'") as refused:
+        Network("my shop", [Agent("first clerk", default=True, can_respond=True)]).to_spec()
+    assert "did you mean 'first_clerk'?" in str(refused.value)
+
+
 def test_every_mistake_of_form_is_named_at_once() -> None:
     with pytest.raises(RefusedError) as caught:
         Network("has space", [Agent("a b"), Agent("c", display_name=3)], max_steps=0).to_spec()  # type: ignore[arg-type]

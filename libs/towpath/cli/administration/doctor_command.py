@@ -237,9 +237,15 @@ async def check_untaken_calls(client: "Client") -> list[DoctorCheck]:
     ]
 
 
+_NO_POLICY = "Start with one: towpath up --policy FILE, or put one in force: towpath policy apply FILE."
+
+
 async def _check_server(name: str, ask: Any) -> DoctorCheck:
     try:
-        return DoctorCheck(name, True, _count(name, await ask()))
+        answer = await ask()
+        if name == "policy" and not answer.version:
+            return DoctorCheck(name, None, "none is in force: every call of a tool is denied", _NO_POLICY)
+        return DoctorCheck(name, True, _count(name, answer))
     except ProblemError as error:
         found = problem_of(error)
         return DoctorCheck(name, False, f"{found.code}: {found.detail}", found.remedy)

@@ -199,6 +199,17 @@ def _missing_word(error: MissingArgumentError) -> str | CycloptsError:
     return error if listed is None else f"{error} Which there are: {listed}{whole}"
 
 
+def _with_example(error: MissingArgumentError) -> str | CycloptsError:
+    """Return the parser's words, and the first example of the command's own help."""
+    help_of = "" if error.app is None else str(error.app.help_epilogue or "")
+    example = next((line.strip() for line in help_of.splitlines() if line.startswith("  towpath ")), "")
+    if not example:
+        return error
+    word = error.argument.name if error.argument is not None else ""
+    writer = f"; what is verified is written by: {WRITTEN_BY[word]}" if word in WRITTEN_BY else ""
+    return f"{error} Write it as in: {example}{writer}"
+
+
 def _names_of(error: CycloptsError) -> list[str]:
     """Return the names of the commands that could stand there."""
     return [] if error.app is None else _commands_of(error.app)

@@ -2,6 +2,7 @@
 
 import time
 from typing import Any
+from uuid import UUID
 
 import pytest
 from pydantic import BaseModel, ValidationError
@@ -21,6 +22,7 @@ from towpath_contracts.problems.input_faults import (
     details_of,
     entry_message,
     faults_of_sample,
+    in_plain_words,
     list_faults,
     located_message,
 )
@@ -222,3 +224,13 @@ def test_a_value_of_any_length_is_told_soon_and_its_beginning_alone(value: str, 
     (told,) = in_words_of_a_file([fault], {"cases": value})
     assert time.process_time() - began < 5
     assert (value[: MAX_SHOWN - 1] in told.detail) == is_told and len(told.detail) < 200
+
+
+def test_an_id_that_is_cut_off_is_told_as_one_that_is_to_be_whole() -> None:
+    class Asked(BaseModel):
+        run_id: UUID
+
+    with pytest.raises(ValidationError) as wrong:
+        Asked.model_validate({"run_id": "abc"})
+    (told,) = in_plain_words(details_of(wrong.value))
+    assert told.detail == "a whole id belongs here, such as 0192f3c4-5d6e-7f80-9a1b-2c3d4e5f6a7b"
