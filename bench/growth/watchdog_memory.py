@@ -2,8 +2,8 @@
 
 A real watchdog reads the events of short runs from a real broker; nothing is wrong with them, so it reports nothing.
 
-`uv run python -m bench.growth.watchdog_memory [--runs 100000] [--each 5000]` prints a line after so many runs each: how many
-have ended, and the resident memory in MiB.
+`uv run python -m bench.growth.watchdog_memory [--runs 100000] [--each 5000]` prints a line after so many runs each: how
+many have ended, and the resident memory in MiB.
 """
 
 import argparse

@@ -17,8 +17,8 @@ from towpath.cli.administration.doctor_command import (
     _check_model_keys,
     _check_process,
     _check_readiness,
-    _refused_once,
     _check_server,
+    _refused_once,
     _what_is_missing,
 )
 from towpath.client.settings import ClientSettings
