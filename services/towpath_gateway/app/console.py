@@ -45,8 +45,11 @@ class ConsoleRoute(BaseRoute):
         self._console: Console | None = None
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Return whether this is a page."""
-        return (Match.FULL, {}) if scope["type"] == "http" and is_console(scope["path"]) else (Match.NONE, {})
+        """Return whether this is a page; who posts to the first one, which has no form, means the API elsewhere."""
+        if scope["type"] != "http" or not is_console(scope["path"]):
+            return Match.NONE, {}
+        is_message = scope["path"] == "/" and scope["method"] == "POST"
+        return (Match.NONE, {}) if is_message else (Match.FULL, {})
 
     def url_path_for(self, name: str, /, **path_params: Any) -> Any:
         """Raise: no page has a name."""

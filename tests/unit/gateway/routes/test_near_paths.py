@@ -9,6 +9,7 @@ from fastapi import APIRouter, FastAPI
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
+from tests.unit.gateway.test_admission import KEY, door
 
 from towpath_gateway.app.errors import answer_with_problems
 
@@ -105,3 +106,12 @@ def test_a_client_of_mcp_with_another_address_is_told_the_one_that_it_should_hav
     while isinstance(error, BaseExceptionGroup):
         (error,) = error.exceptions
     assert isinstance(error, MCPError) and told in error.message
+
+
+async def test_a_client_of_mcp_that_has_the_address_of_the_gateway_alone_is_not_answered_by_the_console() -> None:
+    taken = {"Accept": "application/json, text/event-stream", "Authorization": f"Bearer {KEY}"}
+    transport = httpx2.ASGITransport(app=door())
+    async with httpx2.AsyncClient(transport=transport, base_url="http://towpath.example", headers=taken) as client:
+        answer = await client.post("/", json={"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
+    assert (answer.status_code, answer.headers["content-type"]) == (404, "application/json")
+    assert "POST /: MCP is spoken at /mcp" in answer.json()["error"]["message"]
