@@ -111,4 +111,10 @@ async def _entry(client: "Client", number: int) -> dict[str, Any]:
         page = await client.audit.search(before=number + 1, limit=1)
         if page.entries and page.entries[0].entry_id == number:
             return page.entries[0].model_dump(mode="json")
-    raise ProblemError(problem("not_found", f"the audit of this project has no entry {number}"))
+    raise ProblemError(
+        problem(
+            "not_found",
+            f"the audit of this project has no entry {number}",
+            remedy="List those that there are: towpath audit search.",
+        )
+    )

@@ -18,6 +18,7 @@ from towpath.cli.shared.short_ids import resolve_run_id
 from towpath.cli.shared.text import json_escaped
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.runs.bulk import MAX_AT_ONCE
+from towpath_contracts.runs.statuses import RunStatus
 from towpath_contracts.text import counted
 
 _COUNT = (
@@ -54,7 +55,7 @@ async def bulk(
     action: Literal["cancel", "retry", "label", "export"],
     /,
     *,
-    status: str | None = None,
+    status: RunStatus | None = None,
     network: str | None = None,
     kind: str | None = None,
     label: str | None = None,

@@ -18,6 +18,7 @@ from towpath.cli.shared.exit_codes import OK
 from towpath.cli.shared.options import CONNECTION_OPTIONS, ConnectionOptions, examples
 from towpath.cli.shared.output import Column, OutputPrinter
 from towpath.cli.shared.text import one_line, plain_json
+from towpath_contracts.runs.statuses import RunStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -153,7 +154,7 @@ _EFFECT_MARKS = {
 @app.command(name="list", help_epilogue=examples("towpath runs list", "towpath runs list --status waiting -o json"))
 async def list_runs(
     *,
-    status: str | None = None,
+    status: RunStatus | None = None,
     network: str | None = None,
     label: str | None = None,
     kind: Kind | None = None,
@@ -167,7 +168,7 @@ async def list_runs(
     """List runs, newest first.
 
     Args:
-        status: Only these: queued, running, waiting, completed, failed, …
+        status: Only these.
         network: Only runs of this network.
         label: Only runs with this key=value.
         kind: Only runs of this kind.

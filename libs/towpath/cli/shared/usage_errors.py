@@ -137,7 +137,7 @@ def _text_of(error: CycloptsError) -> str | CycloptsError:
                 f'Unknown command "{words[0]}"{near}. There are {", ".join(names)}. {place} --help says what each does.'
             )
         more = " …" if len(error.unused_tokens) > MAX_WORDS else ""
-        quoted = _quoted_whole(error.root_input_tokens or (), words)
+        quoted = _quoted_whole(error.root_input_tokens or (), words, error.command_chain or ())
         return (
             f"The command takes no more words, and there are: {' '.join(words)}{more}. "
             f"Quote a text that has spaces{quoted}; the command with --help says what it takes."
@@ -154,10 +154,14 @@ def _text_of(error: CycloptsError) -> str | CycloptsError:
     return error
 
 
-def _quoted_whole(typed: Sequence[str], unused: Sequence[str]) -> str:
-    """Return how what was *typed* is written with its last words as one text, where they are the *unused* ones."""
+def _quoted_whole(typed: Sequence[str], unused: Sequence[str], command: Sequence[str]) -> str:
+    """Return how what was *typed* is written with its last words as one text, where they are the *unused* ones.
+
+    Where the *command* takes no word at all, nothing is to be quoted.
+    """
     first = len(typed) - len(unused) - 1
-    if first < 1 or list(typed[first + 1 :]) != list(unused) or typed[first].startswith("-"):
+    is_text = first > 0 and list(typed[first + 1 :]) == list(unused) and not typed[first].startswith("-")
+    if not is_text or list(typed[: first + 1]) == list(command):
         return ", as in towpath run support 'Refund order 8812'"
     return f": {shlex.join(('towpath', *typed[:first], ' '.join(typed[first:])))}"
 

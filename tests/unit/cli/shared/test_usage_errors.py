@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from cyclopts import MissingArgumentError
@@ -20,6 +20,7 @@ from towpath.cli.shared.usage_errors import (
     WRITTEN_BY,
     usage_panel,
 )
+from towpath_contracts.runs.statuses import FINAL_STATUSES, LIVE_STATUSES, RunStatus
 
 
 def said_of(capsys: pytest.CaptureFixture[str], *typed: str) -> str:
@@ -104,10 +105,22 @@ def test_a_value_that_is_no_number_is_told_in_plain_words(
     assert expected in said_of(capsys, *typed)
 
 
+def test_a_status_of_runs_that_there_is_not_is_told_and_finds_no_empty_list(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert 'Did you mean "waiting"?' in said_of(capsys, "runs", "list", "--status", "wating")
+    assert 'Did you mean "failed"?' in said_of(capsys, "runs", "bulk", "retry", "--status", "fialed")
+
+
+def test_the_statuses_that_people_name_are_those_of_runs() -> None:
+    assert set(get_args(RunStatus)) == FINAL_STATUSES | LIVE_STATUSES
+
+
 @pytest.mark.parametrize(
     ("typed", "told"),
     [
         (["run", "shop", "Refund", "order", "8812"], "spaces: towpath run shop 'Refund order 8812';"),
+        (["config", "show", "foo"], "there are: foo. Quote a text that has spaces, as in towpath run support"),
         (["run", "shop", "Refund", "order", "--model", "a:b"], "as in towpath run support 'Refund order 8812';"),
     ],
 )
