@@ -25,6 +25,7 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 
 from towpath_contracts.json_schema import MAX_SCHEMA_DEPTH, is_nested_deeper, mixes_patterns, sub_schemas
+from towpath_contracts.problems.near_names import suggest_name
 from towpath_contracts.schema_bounds.pattern_work import MAX_PATTERN_WORK, pattern_work, patterns_in
 from towpath_contracts.schema_bounds.size import SchemaTooCostlyError, require_bounded
 from towpath_contracts.schema_bounds.work import Keyword, Work, counted_keywords
@@ -168,7 +169,21 @@ def _describe_error(error: ValidationError, hidden: Collection[str]) -> str:
         return f"{error.absolute_path[0]}: not valid; the system fills it in"
     if isinstance(error.instance, dict | list) and error.validator not in _NAMES_ONLY:
         return f"{where}: does not satisfy {error.validator}"  # the full message would repeat everything inside
+    if error.validator == "additionalProperties":
+        return f"{where}: {_unknown_members(error, hidden)}"
     return f"{where}: {error.message[:300]}"
+
+
+def _unknown_members(error: ValidationError, hidden: Collection[str]) -> str:
+    """Return what jsonschema says of members that there are not, and which one may be meant by the first of them."""
+    schema: Any = error.schema
+    given: Any = error.instance
+    declared = schema.get("properties", {})
+    meant = [name for name in declared if name not in given and (error.absolute_path or name not in hidden)]
+    unknown = [name for name in given if name not in declared]
+    if "patternProperties" in schema or not unknown:  # which of them was unexpected, is known to the message alone
+        return error.message[:300]
+    return f"{error.message[:300]}{suggest_name(unknown[0], meant)}"
 
 
 @functools.cache

@@ -119,6 +119,10 @@ def test_another_operation_is_another_reason() -> None:
         ({}, "'amount' is a required property"),
         ({"amount": "5"}, "amount: '5' is not of type 'number'"),
         ({"amount": 1, "x": 2}, "'x' was unexpected"),
+        (
+            {"amout": 1},
+            "arguments: Additional properties are not allowed ('amout' was unexpected); did you mean 'amount'?",
+        ),
         ({"amount": 1, "customer": "D-1"}, "customer: 'D-1' does not match"),
     ],
 )
@@ -126,6 +130,12 @@ def test_invalid_arguments_are_denied_before_any_rule_is_asked(args: dict[str, A
     decision = bundle(ALLOW).authorize(asked(args=args))
     assert violation(decision) == "invalid_arguments"
     assert word in decision.reason
+
+
+def test_a_parameter_that_the_system_fills_in_is_not_the_one_that_may_be_meant() -> None:
+    hidden = spec("orders.refund", system_params=("customer",))
+    decision = bundle(ALLOW, tools=[stored(hidden)]).authorize(asked(args={"amount": 1, "custmer": "x"}))
+    assert "'custmer' was unexpected" in decision.reason and "did you mean" not in decision.reason
 
 
 def test_values_that_the_system_filled_in_are_never_shown() -> None:
