@@ -46,7 +46,7 @@ _CODES = {
 _NEEDS_RETRY_AFTER = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE})
 
 
-_NO_PATH = "GET /openapi.json lists every path."
+_NO_PATH = "GET /openapi.json lists every path of the API, and the console is at /."
 
 _ELSEWHERE = frozenset({"not_found", "method_not_allowed"})
 """What is answered to who asks for something at the address of something else."""
@@ -158,6 +158,8 @@ async def on_http_error(request: Request, error: Exception) -> Response:
     elif is_for_mcp:
         detail = f"{request.method} {request.url.path}: MCP is spoken at {MCP_PATH}"
         remedy = {"remedy": f"Give the client the address http://HOST:PORT{MCP_PATH}."}
+    elif code == "not_found":
+        detail = f"{request.method} {request.url.path}: the gateway has no such path"
     elif code == "method_not_allowed" and (allowed := _methods_at(request)):
         detail = f"{request.method} {request.url.path}: this path does not take {request.method}"
         remedy = {"remedy": f"Use one of the methods that this address takes: {allowed}."}

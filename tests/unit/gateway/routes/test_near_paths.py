@@ -54,7 +54,7 @@ def told(path: str) -> Any:
 )
 def test_a_slip_in_one_part_of_a_path_is_told_with_the_path_that_was_meant(typed: str, meant: str) -> None:
     said = told(typed)
-    assert said == f"GET {typed}: " + (f"did you mean {meant}?" if meant else "Not Found")
+    assert said == f"GET {typed}: " + (f"did you mean {meant}?" if meant else "the gateway has no such path")
 
 
 @pytest.mark.parametrize(
