@@ -63,6 +63,7 @@ MAX_DOUBTS = 10
 """Entries that are told to be odd; a file of another kind has thousands."""
 
 _SCRIPTED, _ENDING = "scripted:", ".json"
+_NO_DIGITS = str.maketrans("", "", "0123456789")
 
 
 def played_scripts(spec: "JsonObject") -> dict[str, list[str]]:
@@ -157,9 +158,17 @@ def script_doubts(script: ScriptFile, agents: Sequence[str] = ()) -> list[str]:
 def _odd_in_entry(entry: Mapping[str, Any], agents: Sequence[str], silent: Sequence[str]) -> Iterator[str]:
     if "action" in entry:
         yield from _odd_in_decision(entry)
-    agent = entry.get("agent")  # nobody is meant who has entries
-    if isinstance(agent, str) and agent not in agents and (meant := suggest_name(agent, silent, shown=str)):
+    agent = entry.get("agent")
+    if not isinstance(agent, str) or agent in agents:
+        return
+    # Numbered agents of another network, which plays this script too, are no slips of these.
+    others = [one for one in agents if _without_digits(one) != _without_digits(agent)]
+    if meant := suggest_name(agent, silent, shown=str) or suggest_name(agent, others, shown=str):
         yield f"no agent {agent} plays this script{meant}"
+
+
+def _without_digits(name: str) -> str:
+    return name.translate(_NO_DIGITS)
 
 
 def _odd_in_decision(entry: Mapping[str, Any]) -> Iterator[str]:

@@ -119,9 +119,15 @@ def test_what_a_decision_can_not_say_is_told_before_a_run_fails_of_it(
     assert (notes[0] if notes else None) == (said and f"{script}:1: {said}")
 
 
-def test_an_entry_for_another_agent_is_not_odd_where_each_that_plays_has_its_own(tmp_path: Path) -> None:
-    entries = [{"agent": agent, "kind": "validate"} for agent in ("clerk", "clerks")]
-    assert script_doubts(ScriptFile("desk.json", entries), ["clerk"]) == []
+@pytest.mark.parametrize(
+    ("other", "meant"), [("clrek", "did you mean clerk?"), ("clerk2", None), ("billing", None), ("desk", None)]
+)
+def test_an_entry_for_another_agent_is_odd_where_its_name_is_a_slip_of_one_that_plays(
+    other: str, meant: str | None
+) -> None:
+    entries = [{"agent": agent, "kind": "validate"} for agent in ("clerk", other)]
+    said = script_doubts(ScriptFile("desk.json", entries), ["clerk"])
+    assert said == ([] if meant is None else [f"desk.json: entry 2 of 2: no agent {other} plays this script; {meant}"])
 
 
 def test_of_many_odd_entries_the_first_are_told() -> None:
