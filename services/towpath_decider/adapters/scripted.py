@@ -19,7 +19,7 @@ from towpath_decider.core.script import Script, exhaustion_message
 SWITCHED_OFF = "scripts are switched off here: set TOWPATH_ALLOW_SCRIPTS=1, or use a real model"
 NONE_SENT = (
     "the model scripted:task plays the task's script, and this task has none: send one (towpath run --script FILE), "
-    "or leave --model out, and the network's own model answers"
+    "or name another: model in the network's file, or --model where that is how it came to be asked"
 )
 
 TASK = "task"
