@@ -74,34 +74,31 @@ class HeldMessages:
         self._ack_wait_s = ack_wait_s
         self._held: list[_Held] = []
         self._moved_s = monotonic()
-        """When the last message was answered, or nothing was held."""
+
+    @property
+    def turn_s(self) -> float:
+        """How long after one turn of extending the next one comes."""
+        return self._ack_wait_s / EXTENSIONS
 
     def add(self, message: Msg) -> None:
         """Hold a message that has just arrived, until it is answered."""
         self._held.append(_Held(weakref.ref(message), monotonic()))
+        message._held_by = self  # type: ignore[attr-defined]  # so that it says when it is answered
+
+    def move(self) -> None:
+        """Note that one was answered just now, or that none can be, since the database is away."""
+        self._moved_s = monotonic()
 
     def unanswered(self) -> list[Msg]:
         """Return the messages to extend, and forget those that are answered or given up; none where nothing moves."""
         now = monotonic()
-        kept, messages = [], []
-        for held in self._held:
-            message = held.message()
-            if message is None:
-                continue
-            if message.is_acked:
-                self._moved_s = now
-            elif held.since_s > now - LONGEST_HELD_S:
-                kept.append(held)
-                messages.append(message)
-        self._held = kept
+        found = [(held, held.message()) for held in self._held if held.since_s > now - LONGEST_HELD_S]
+        kept = [(held, message) for held, message in found if message is not None and not message.is_acked]
+        self._held = [held for held, _ in kept]
         if not kept:
             self._moved_s = now
-        return messages if now - self._moved_s < STALLED_WAITS * self._ack_wait_s else []
-
-    async def next_turn(self) -> list[Msg]:
-        """Wait for the time to extend, and return what is to be extended."""
-        await asyncio.sleep(self._ack_wait_s / EXTENSIONS)
-        return self.unanswered()
+        stands_still = now - self._moved_s >= STALLED_WAITS * self._ack_wait_s
+        return [] if stands_still else [message for _, message in kept]
 
 
 class PullConsumer:
@@ -257,9 +254,16 @@ class PullConsumer:
 
     async def _extend(self, unanswered: HeldMessages) -> None:
         while True:
-            messages = await unanswered.next_turn()
-            for message in () if self.paused else messages:  # a replica that has a database may take them meanwhile
-                await in_progress(message)
+            await asyncio.sleep(unanswered.turn_s)
+            await self._extend_once(unanswered)
+
+    async def _extend_once(self, unanswered: HeldMessages) -> None:
+        """Extend what is held; a call of its own, since a message that is referred to counts as held."""
+        if self.paused:  # a replica that has a database may take them meanwhile
+            unanswered.move()
+            return
+        for message in unanswered.unanswered():
+            await in_progress(message)
 
     async def _keep(self) -> None:
         """Request again where a request was lost: broker restarts, missing consumers, dropped heartbeats."""
@@ -342,6 +346,9 @@ async def flush(message: Msg) -> None:
 
 async def _answer(message: Msg, response: bytes) -> None:
     message._ackd = True  # nats-py's own mark
+    held_by: HeldMessages | None = getattr(message, "_held_by", None)
+    if held_by is not None:
+        held_by.move()
     await _respond(message, response)
 
 

@@ -228,34 +228,61 @@ async def test_what_waits_here_or_is_at_work_is_not_delivered_again(
     assert (holding.waiting, await redelivered(client)) == (0, 0)
 
 
-async def test_what_was_given_up_without_an_answer_comes_again(nats_server: Nats, holding: PullConsumer) -> None:
+@pytest.mark.parametrize("at_work_for", [0, 1.5], ids=["at once", "after it was extended"])
+async def test_what_was_given_up_without_an_answer_comes_again(
+    nats_server: Nats, holding: PullConsumer, at_work_for: float
+) -> None:
     await store(nats_server, b"given up")
-    await holding.take(1)  # and nobody refers to it any more
-    async with asyncio.timeout(60):
+    given_up = await holding.take(1)
+    await asyncio.sleep(at_work_for * SOON.ack_wait_s)
+    given_up.clear()  # and nobody refers to it any more
+    async with asyncio.timeout(20):  # far below LONGEST_HELD_S
         again = (await holding.take(1))[0]
     assert (again.data, deliveries(again)) == (b"given up", 2)
     await ack(again)
 
 
+async def answer_some(nats_server: Nats, holding: PullConsumer, *, waiting: int = 0) -> None:
+    """Answer one of three that wait, or of as many more as are *waiting*, each half ack wait, and store another."""
+    for number in range(8):
+        await store(nats_server, b"%d" % number)
+        await asyncio.sleep(SOON.ack_wait_s / 2)
+        if number + waiting >= 3:
+            await ack((await holding.take(1))[0])
+
+
+@pytest.mark.parametrize("paused", [False, True], ids=["at work", "while the database is away"])
+async def test_a_process_that_stood_still_keeps_what_waits_once_it_answers_again(
+    nats_server: Nats, holding: PullConsumer, paused: bool
+) -> None:
+    await asyncio.sleep(SOON.ack_wait_s)
+    for _ in range(4):  # something is held all the time
+        await store(nats_server, b"stands still")
+    stands_still = await holding.take(1)
+    holding.paused = paused
+    await asyncio.sleep((pull_consumer.STALLED_WAITS + 2) * SOON.ack_wait_s)
+    holding.paused = False
+    await ack(stands_still.pop())  # no name is left by which it would still be seen as answered
+    await answer_some(nats_server, holding, waiting=holding.waiting)
+    waiting = [message for message in holding.take_now(8) if message.data != b"stands still"]
+    assert len(waiting) >= 3 and {deliveries(message) for message in waiting} == {1}
+
+
 async def test_where_nothing_is_answered_any_more_others_get_what_waits(
     nats_server: Nats, client: Client, holding: PullConsumer
 ) -> None:
-    for number in range(6):
-        await store(nats_server, b"%d" % number)
-        await asyncio.sleep(SOON.ack_wait_s)
-        await ack((await holding.take(1))[0])  # as long as some are answered, the others wait here
-    for body in (b"hangs", b"waits behind it"):
-        await store(nats_server, body)
+    await answer_some(nats_server, holding)
+    assert (holding.waiting, await redelivered(client)) == (3, 0), "as long as some are answered, the others wait here"
     hangs = (await holding.take(1))[0]
     other = PullConsumer(client, SOON, window=8)
     await other.start()
     async with asyncio.timeout(30):  # half of LONGEST_HELD_S
         again: set[bytes] = set()
-        while len(again) < 2:  # the one that hangs comes more than once, to either
+        while len(again) < 3:  # the one that hangs comes more than once, to either
             message = (await other.take(1))[0]
             again.add(message.data)
             await ack(message)
-    assert again == {b"hangs", b"waits behind it"} and not hangs.is_acked
+    assert again == {b"5", b"6", b"7"} and not hangs.is_acked
     await other.stop()
 
 
