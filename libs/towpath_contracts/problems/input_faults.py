@@ -245,7 +245,10 @@ def summary_of(details: Iterable[ProblemDetail]) -> str:
     lines = (
         one.detail if is_located(one.detail) or not one.pointer else f"{one.pointer}: {one.detail}" for one in details
     )
-    return "; ".join(dict.fromkeys(lines))
+    told = ""
+    for line in dict.fromkeys(lines):
+        told += line if not told else f" {line}" if told.endswith("?") else f"; {line}"
+    return told
 
 
 _LOCATED = re.compile(r"[^:\n]+:\d+: ")

@@ -309,39 +309,6 @@ async def test_no_message_is_fetched_while_one_waits_for_its_mark(watched: Watch
     assert not watched.consumer.paused
 
 
-async def test_one_that_waits_for_its_mark_goes_to_a_replica_that_has_a_database(watched: Watched, nc: Any) -> None:
-    away = Unreachable(watched.pool, 10_000, "fetchval")
-    coming = asyncio.create_task(watched.come(guard=watched.guard(away)))
-    await eventually(lambda: watched.consumer.paused)
-    other = PullConsumer(nc, SPEC)
-    await other.start()
-    (copy,) = await asyncio.wait_for(other.take(1), 60)
-    async with watched.guard().alone(copy, watched.refuse) as admitted:
-        assert admitted
-    assert await watched.marks() == [(0, False)]
-    away.left.clear()
-    assert await coming
-    await other.stop()
-
-
-async def test_one_that_is_marked_is_kept_though_its_mark_can_not_be_removed(
-    watched: Watched, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    extended: list[Msg] = []
-
-    async def in_progress(message: Msg) -> None:
-        extended.append(message)
-
-    monkeypatch.setattr(poison_messages, "in_progress", in_progress)
-    away = Unreachable(watched.pool, 10_000, "execute")
-    coming = asyncio.create_task(watched.come(guard=watched.guard(away)))
-    await eventually(lambda: watched.consumer.paused)
-    extended.clear()
-    await eventually(lambda: len(extended) >= 3)
-    away.left.clear()
-    assert await coming
-
-
 @pytest.mark.parametrize("place", ["fetchval", "execute"], ids=["at its first write", "at its last write"])
 async def test_a_process_that_stops_at_a_write_leaves_no_mark(watched: Watched, place: str) -> None:
     hanging = Hangs(watched.pool, place)
