@@ -4,7 +4,7 @@ OpenAI's client, one of MCP or of A2A is given what `Client()` would use itself,
 read from files by hand, where a platform that was killed still has its old address.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from towpath.client.contexts import BROKER_SCHEMES, is_address, shown_address
@@ -22,12 +22,16 @@ from towpath.project.nearby_projects import remedy_nearby
 from towpath_contracts.problems.registry import problem
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class FoundPlatform:
     """Where the platform's gateway answers, and the key to ask it with; empty where none is known."""
 
     url: str
-    api_key: str = field(default="", repr=False)
+    api_key: str = ""
+
+    def __repr__(self) -> str:
+        """Show the address without a password that it may have."""
+        return f"FoundPlatform(url={shown_address(self.url)!r})"
 
     @property
     def headers(self) -> dict[str, str]:
@@ -38,7 +42,8 @@ class FoundPlatform:
 def find_platform() -> FoundPlatform:
     """Return the address and the key of the platform that `Client()` would ask.
 
-    That is the one of TOWPATH_SERVER, else of the selected context, else the `towpath up` on ./.towpath. Raises
+    That is the one of TOWPATH_SERVER, else of the selected context, else the `towpath up` on ./.towpath, else with a
+    TOWPATH_API_KEY the one that listens on this machine's usual port. Raises
     UnavailableError `server_unreachable` where none is named and none runs here, or while it still starts, and
     RefusedError for the address of a broker: clients of others ask the gateway.
     """

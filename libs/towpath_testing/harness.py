@@ -289,10 +289,8 @@ def _policy_text(policy: AnyPolicy) -> str:
     if isinstance(policy, dict):
         return json.dumps(policy)
     rules = list(policy)
-    declared = [rule for rule in rules if isinstance(rule, PolicyRule)]
-    if declared and len(declared) == len(rules):
-        return Policy(declared).to_yaml()
-    return json.dumps({"kind": "Policy", "rules": rules})
+    written = [rule.to_json() if isinstance(rule, PolicyRule) else rule for rule in rules]
+    return json.dumps({"kind": "Policy", "rules": written})
 
 
 def _refused_policy(faults: Iterable[ProblemDetail], policy: AnyPolicy) -> RefusedError:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from towpath.declared_places import DeclaredPlace
-from towpath_contracts.problems.input_faults import UNNAMED, names_word
+from towpath_contracts.problems.input_faults import UNNAMED, join_faults, names_word
 from towpath_contracts.problems.registry import Problem, ProblemDetail, problem
 
 _KEYWORDS = {
@@ -61,7 +61,7 @@ def place_problems(found: Iterable[ProblemDetail], declared: Mapping[str, Declar
         detail = _told(as_in_python(one.detail), one.pointer.removeprefix(at).split("/")[1:], declared[at])
         placed.setdefault(detail, one.model_copy(update={"detail": detail}))
     remedy = {"remedy": "Correct it, and try again."} if len(placed) == 1 else {}
-    return problem("network_invalid", "; ".join(placed), errors=tuple(placed.values()), **remedy)
+    return problem("network_invalid", join_faults(placed), errors=tuple(placed.values()), **remedy)
 
 
 def _told(detail: str, fields: list[str], declared: Declared) -> str:

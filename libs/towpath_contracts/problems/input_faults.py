@@ -245,6 +245,11 @@ def summary_of(details: Iterable[ProblemDetail]) -> str:
     lines = (
         one.detail if is_located(one.detail) or not one.pointer else f"{one.pointer}: {one.detail}" for one in details
     )
+    return join_faults(lines)
+
+
+def join_faults(lines: Iterable[str]) -> str:
+    """Return *lines* as one, each once; what ends in a question needs no semicolon."""
     told = ""
     for line in dict.fromkeys(lines):
         told += line if not told else f" {line}" if told.endswith("?") else f"; {line}"

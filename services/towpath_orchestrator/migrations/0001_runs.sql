@@ -522,11 +522,14 @@ BEGIN
     PERFORM FROM runs.blob b WHERE b.project = of_project AND b.digest = ANY (candidates) AND b.digest <> ALL (named)
       ORDER BY b.digest FOR UPDATE;
     DELETE FROM runs.blob b WHERE b.project = of_project AND b.digest = ANY (candidates) AND b.digest <> ALL (named)
-      AND b.digest <> ALL (in_letters) AND b.used_at <= decided_at;
+      AND b.digest <> ALL (in_letters) AND b.used_at <= decided_at AND NOT runs.is_stored_again(b);
     UPDATE runs.blob b SET is_named = false, unnamed_until = began
       WHERE b.project = of_project AND b.digest = ANY (candidates) AND b.digest <> ALL (named);
   END IF;
-  DELETE FROM runs.blob_to_erase w WHERE w.erasure_id = of_erasure AND (w.digest = ANY (candidates)
+  -- A writer that began before the decision, and ended while the logs were read, keeps its bytes for the hour, too.
+  DELETE FROM runs.blob_to_erase w WHERE w.erasure_id = of_erasure AND (
+    (w.digest = ANY (candidates) AND NOT EXISTS (SELECT FROM runs.blob b WHERE b.project = of_project AND b.digest = w.digest
+      AND b.digest <> ALL (named) AND b.used_at <= decided_at AND runs.is_stored_again(b)))
     OR NOT EXISTS (SELECT FROM runs.blob b WHERE b.project = of_project AND b.digest = w.digest));
   SELECT count(*) INTO waiting FROM runs.blob_to_erase w WHERE w.erasure_id = of_erasure;
   RETURN waiting;

@@ -6,7 +6,7 @@ all of it.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import groupby
@@ -56,12 +56,19 @@ class RunKeepDays:
             (days for days in (self.days, *self.by_status.values(), *self.by_network.values()) if days), default=0
         )
 
-    def of_project(self, project: str) -> "RunKeepDays":
-        """Return the periods of one project, where networks have their names alone: one named with it goes first."""
-        of_all = {name: days for name, days in self.by_network.items() if "/" not in name}
+    def of_project(self, project: str, projects: Collection[str]) -> "RunKeepDays":
+        """Return the periods of one of *projects*, where networks have their names alone: one named with it goes first.
+
+        A network's own name may have a slash, too: what is before it is a project only where there is such a one.
+        """
         start = f"{project}/"
+        of_all = {name: days for name, days in self.by_network.items() if not _is_of(name, projects)}
         own = {name.removeprefix(start): days for name, days in self.by_network.items() if name.startswith(start)}
         return replace(self, by_network=of_all | own)
+
+    def of_no_project(self, projects: Collection[str]) -> list[str]:
+        """Return the networks that are named with a project which is none of *projects*."""
+        return [name for name in self.by_network if "/" in name and not _is_of(name, projects)]
 
     def of(self, family: Iterable[StoredRun]) -> int:
         """Return the longest period of a family's runs that somebody submitted: those below go with them."""
@@ -144,3 +151,8 @@ def why_kept(family: Sequence[StoredRun], rules: PruneRules) -> WhyKept | None:
         if run.top and not asked_for:
             return "not_asked_for"
     return "too_large" if len(left) > MAX_RUNS else None
+
+
+def _is_of(network: str, projects: Collection[str]) -> bool:
+    project, slash, _ = network.partition("/")
+    return bool(slash) and project in projects

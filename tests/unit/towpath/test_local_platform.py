@@ -100,6 +100,8 @@ def test_where_no_platform_runs_a_program_is_told_to_start_it(monkeypatch: pytes
     assert "shop" in caught.value.remedy
     monkeypatch.setenv("TOWPATH_API_KEY", "twp_k")
     assert find_platform().url == DEFAULT_SERVER, "as Client() does: its key is for a platform that listens there"
+    monkeypatch.setenv("TOWPATH_SERVER", "http://me:hidden@localhost:1")
+    assert "hidden" not in repr(find_platform()) and find_platform().api_key not in repr(find_platform())
 
 
 @pytest.mark.usefixtures("unnamed")

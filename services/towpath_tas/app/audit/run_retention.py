@@ -157,6 +157,8 @@ class RunRetention:
         self._keep = keep
         self._passes: dict[str, _Pass] = {}
         self._told: dict[UUID, float] = {}
+        self._named = False
+        """Whether periods that may be misspelt were told."""
 
     async def run(self) -> None:
         """Look for ever, about once an hour; sooner while a pass goes on. Ends where all is kept."""
@@ -184,6 +186,12 @@ class RunRetention:
         failed = False
         found = {row["project"] for row in await self._pool.fetch(QUERIES.projects)}
         self._passes = {project: self._passes.get(project) or _Pass(monotonic()) for project in sorted(found)}
+        if not self._named and (strange := self._keep.of_no_project(found)):
+            said = (
+                "periods are set for networks of projects without runs: they hold for networks of that whole name alone"
+            )
+            self._log.warning(said, networks=strange)
+        self._named = True
         for project, one in self._passes.items():
             if one.due_s > monotonic():
                 continue
@@ -200,7 +208,7 @@ class RunRetention:
 
         A look goes on behind the batch before, so that what is kept for longer is not read again for each batch.
         """
-        keep = self._keep.of_project(project)
+        keep = self._keep.of_project(project, self._passes)
         if now.behind is None:
             now.next_s = monotonic() + PASS_EVERY_S
         while keep.shortest:

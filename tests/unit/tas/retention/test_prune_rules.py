@@ -159,10 +159,17 @@ def test_periods_of_statuses_and_networks_are_json(monkeypatch: pytest.MonkeyPat
 
 def test_a_network_that_is_named_with_its_project_has_its_period_there_alone() -> None:
     keep = RunKeepDays(by_network={"n": 30, "p/n": 90, "p/team/bot": 7, "q/n": 0, "q/m": 14})
-    assert keep.of_project("p") == RunKeepDays(by_network={"n": 90, "team/bot": 7})
-    assert keep.of_project("q") == RunKeepDays(by_network={"n": 0, "m": 14})
-    assert keep.of_project("other") == RunKeepDays(by_network={"n": 30})
-    assert keep.shortest == 7 and keep.of_project("q").shortest == 14
+    projects = ("p", "q", "other")
+    assert keep.of_project("p", projects) == RunKeepDays(by_network={"n": 90, "team/bot": 7})
+    assert keep.of_project("q", projects) == RunKeepDays(by_network={"n": 0, "m": 14})
+    assert keep.of_project("other", projects) == RunKeepDays(by_network={"n": 30})
+    assert keep.shortest == 7 and keep.of_project("q", projects).shortest == 14
+
+
+def test_what_is_before_a_slash_is_a_project_only_where_there_is_one() -> None:
+    keep = RunKeepDays(days=30, by_network={"team/bot": 0, "bank/support": 90})
+    assert keep.of_project("bank", ["bank"]) == RunKeepDays(days=30, by_network={"team/bot": 0, "support": 90})
+    assert (keep.of_no_project(["bank"]), keep.of_no_project(["bank", "team"])) == (["team/bot"], [])
 
 
 def test_a_look_is_about_once_an_hour_and_a_pass_once_a_day() -> None:
