@@ -50,8 +50,9 @@ Who was asked may answer there until the broker forgets the question, as it does
 _REGISTERS = f"{REGISTER_TOOLS.subject}."
 _OWN_PLATFORM = (
     "With towpath up on this machine: unset TOWPATH_NATS_URL, TOWPATH_NATS_USER and TOWPATH_NATS_PASSWORD, and start "
-    "{what} in the folder that holds .towpath; after towpath up --ephemeral or --data FOLDER give the tools to it "
-    "instead: towpath up --worker FILE."
+    "{what} in the folder that holds .towpath. After towpath up --data FOLDER start it so instead: towpath up --only "
+    "worker --data FOLDER --worker FILE. After towpath up --ephemeral stop that, and start it again with the tools: "
+    "towpath up --ephemeral --worker FILE."
 )
 _NEW_CREDENTIAL = (
     "On a deployment: towpath workers credential add {name} --project {project} --toolset {toolset}, start the broker "

@@ -19,7 +19,8 @@ from towpath_decider.core.script import Script, exhaustion_message
 SWITCHED_OFF = "scripts are switched off here: set TOWPATH_ALLOW_SCRIPTS=1, or use a real model"
 NONE_SENT = (
     "the model scripted:task plays the task's script, and this task has none: send one (towpath run --script FILE), "
-    "or name another: model in the network's file, or --model where that is how it came to be asked"
+    "or name a model that thinks for itself, such as gemini:gemini-2.5-flash: as model in the network's file, or for "
+    "one run with --model"
 )
 
 TASK = "task"

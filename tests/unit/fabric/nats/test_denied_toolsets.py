@@ -10,8 +10,9 @@ from towpath_fabric.settings import Settings
 
 OWN = (
     "With towpath up on this machine: unset TOWPATH_NATS_URL, TOWPATH_NATS_USER and TOWPATH_NATS_PASSWORD, and start "
-    "{} in the folder that holds .towpath; after towpath up --ephemeral or --data FOLDER give the tools to it "
-    "instead: towpath up --worker FILE."
+    "{} in the folder that holds .towpath. After towpath up --data FOLDER start it so instead: towpath up --only "
+    "worker --data FOLDER --worker FILE. After towpath up --ephemeral stop that, and start it again with the tools: "
+    "towpath up --ephemeral --worker FILE."
 )
 
 
