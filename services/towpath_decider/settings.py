@@ -3,6 +3,7 @@
 Keys of providers are read here and nowhere else, and are never logged (`SecretStr`).
 """
 
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from pydantic import AliasChoices, Field, SecretStr, field_validator
@@ -11,6 +12,14 @@ from towpath_contracts.decisions.model_strings import PROVIDERS, WITH_NATIVE_TOO
 from towpath_contracts.decisions.provider_limits import ProviderLimit
 from towpath_contracts.subjects import DEFAULT_POOL
 from towpath_fabric.settings import Settings
+
+
+def _refuse_others(given: Iterable[str], providers: Collection[str], these: str, others: str) -> None:
+    """Raise ValueError where one of *given* is neither of *providers* nor a model of one, `provider:model`."""
+    strange = sorted(name for name in given if name.partition(":")[0] not in providers)
+    if strange:
+        msg = f"{these} {', '.join(sorted(providers))} or a model of one, {others} {', '.join(strange)}"
+        raise ValueError(msg)
 
 
 class DeciderSettings(Settings):
@@ -49,19 +58,13 @@ class DeciderSettings(Settings):
     @field_validator("provider_limits")
     @classmethod
     def _of_models(cls, limits: dict[str, ProviderLimit]) -> dict[str, ProviderLimit]:
-        others = sorted(name for name in limits if name.partition(":")[0] not in PROVIDERS)
-        if others:
-            msg = f"limits are of {', '.join(sorted(PROVIDERS))} or PROVIDER:MODEL, not of {', '.join(others)}"
-            raise ValueError(msg)
+        _refuse_others(limits, PROVIDERS, "limits are of", "not of")
         return limits
 
     @field_validator("native_tools")
     @classmethod
     def _of_providers(cls, switches: dict[str, bool]) -> dict[str, bool]:
-        others = sorted(name for name in switches if name.partition(":")[0] not in WITH_NATIVE_TOOLS)
-        if others:
-            msg = f"tools can be offered natively to {', '.join(sorted(WITH_NATIVE_TOOLS))}, not to {', '.join(others)}"
-            raise ValueError(msg)
+        _refuse_others(switches, WITH_NATIVE_TOOLS, "tools can be offered natively to", "not to")
         return switches
 
     @property

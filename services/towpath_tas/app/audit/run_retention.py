@@ -157,7 +157,7 @@ class RunRetention:
         self._keep = keep
         self._passes: dict[str, _Pass] = {}
         self._told: dict[UUID, float] = {}
-        self._named = False
+        self._has_told_periods = False
         """Whether periods that may be misspelt were told."""
 
     async def run(self) -> None:
@@ -186,12 +186,12 @@ class RunRetention:
         failed = False
         found = {row["project"] for row in await self._pool.fetch(QUERIES.projects)}
         self._passes = {project: self._passes.get(project) or _Pass(monotonic()) for project in sorted(found)}
-        if not self._named and (strange := self._keep.of_no_project(found)):
+        if not self._has_told_periods and (strange := self._keep.of_no_project(found)):
             said = (
                 "periods are set for networks of projects without runs: they hold for networks of that whole name alone"
             )
             self._log.warning(said, networks=strange)
-        self._named = True
+        self._has_told_periods = True
         for project, one in self._passes.items():
             if one.due_s > monotonic():
                 continue

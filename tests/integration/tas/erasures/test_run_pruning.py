@@ -316,6 +316,14 @@ async def test_a_project_that_fails_is_told_and_keeps_no_other_from_its_turn(own
     assert await chosen(owners) == [[first]]
 
 
+async def test_a_period_for_a_project_that_there_is_not_is_told_once(owners: Owners) -> None:
+    retention = retention_of(owners, days=90, by_network={"defualt/desk": 0, f"{PROJECT}/desk": 0})
+    with capture_logs() as logs:
+        assert await retention.look() and await retention.look()
+    told = [one["networks"] for one in logs if "projects without runs" in one["event"]]
+    assert told == [["defualt/desk"]]
+
+
 async def test_a_pruning_that_stands_still_is_logged_once_an_hour_with_what_it_waits_for(
     owners: Owners, monkeypatch: pytest.MonkeyPatch
 ) -> None:
