@@ -81,7 +81,7 @@ _PLATFORM = (
         "administration.agents_commands:app",
         "Serve agents in user code; manage the credentials that they connect with.",
     ),
-    ("clients", "broker.clients_commands:app", "Manage the credentials of programs that submit over NATS."),
+    ("clients", "broker.clients_commands:app", "Programs that submit over NATS: their credentials and subjects."),
     ("chaos", "administration.chaos_command:chaos", "Break a platform on purpose, and judge what is left of it."),
     ("completion", "connection.completion_command:app", "Have the shell complete commands, options and choices."),
     ("logs", "administration.logs_command:logs", "Show what the processes of the platform in this folder write."),

@@ -115,6 +115,29 @@ def test_a_message_that_nobody_can_handle_is_shown_sent_again_and_discarded(ask:
     assert ask("queues", "dead", "discard", letter(), "--reason", "it is not")[0] == 0
 
 
+@pytest.mark.prints("clients subjects")
+def test_a_program_that_knows_no_towpath_asks_as_it_is_shown(
+    ask: Ask, served: ServedSample, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".towpath").symlink_to(served.data)
+    monkeypatch.chdir(tmp_path)
+    code, shown = ask("clients", "subjects")
+    assert (code, shown["caller"], shown["nats_url"]) == (0, "anonymous", place_of(served)["nats_url"])
+
+    async def answers() -> list[dict[str, Any]]:
+        client = await nats.connect(shown["nats_url"], inbox_prefix=b"_INBOX_client_anonymous")
+        found = []
+        for one in shown["subjects"]:
+            if one["answer"]:
+                request = json.dumps({"network": "support"}).encode()
+                found.append(json.loads((await client.request(one["subject"], request, timeout=30)).data))
+        await client.drain()
+        return found
+
+    told = asyncio.run(answers())
+    assert {one["code"] for one in told} == {"request_invalid"}, "each is answered, and none takes that"
+
+
 @pytest.mark.prints("workers drain")
 def test_a_worker_is_drained(ask: Ask, served: ServedSample, capsys: pytest.CaptureFixture[str]) -> None:
     @tool(effect_class="pure", toolset="spare")

@@ -11,7 +11,7 @@ from tests.support.places import ROOT
 
 from towpath.cli import main
 from towpath.cli.broker.broker_user_list import OTHER_SECRETS, authority_configuration, load
-from towpath_contracts.authority import ANY, worker_rights
+from towpath_contracts.authority import ANY, client_rights, worker_rights
 from towpath_contracts.problems.registry import ProblemError
 
 DEPLOY = ROOT / "deploy"
@@ -211,6 +211,25 @@ def test_a_program_that_submits_has_a_credential_in_its_own_name(
     assert "NATS_PASSWORD_WEB" not in passwords(deploy)
     assert "task.submit.web" not in (deploy / "authority.conf").read_text("utf-8")
     assert clients(deploy, "remove", "web") != 0
+
+
+@pytest.mark.parametrize("words", [(), ("--operates",)])
+def test_a_program_is_shown_all_that_its_credential_may_say_and_what_it_hears(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["clients", "subjects", "web", *words, "-o", "json"]) in {0, None}
+    *asked, heard = json.loads(capsys.readouterr().out)["subjects"]
+    rights = client_rights("web", operates=bool(words))
+    assert [one["subject"] for one in asked] == [*rights.publish]
+    assert all(one["does"] and one["request"] for one in asked)
+    assert ("task.pause.web" in rights.publish) is bool(words)
+    assert (heard["subject"], heard["request"], heard["answer"]) == ("task.live.web.*", "", "TransitionEvents")
+
+
+@pytest.mark.parametrize(("name", "told"), [("gateway", "is a service of the platform"), ("b c", "can't be a caller")])
+def test_no_subjects_are_shown_for_who_is_no_caller(name: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["clients", "subjects", name]) == 2
+    assert told in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("kind", ["worker", "agent", "client"])

@@ -65,7 +65,7 @@ COMMANDS = [
         "tools withdraw",
         "audit search",
     ),
-    *("a2a card", "worker", "serve", "agents serve"),
+    *("a2a card", "clients subjects", "worker", "serve", "agents serve"),
     *("mcp add", "mcp inspect", "mcp serve", "mcp config", "tools proposals", "tools diff"),
     *("init", "new agent", "new network", "new tool", "new policy", "schema"),
     *("policy versions", "policy log", "policy rollback", "policy diff", "policy shadow", "policy test"),

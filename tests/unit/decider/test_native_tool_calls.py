@@ -77,7 +77,9 @@ def test_switches_are_read_from_the_environment_and_refused_for_providers_withou
 ) -> None:
     monkeypatch.setenv("TOWPATH_NATIVE_TOOLS", '{"openai:gpt-4.1": false, "local": true}')
     assert DeciderSettings.load().native_tools == {"openai:gpt-4.1": False, "local": True}
-    with pytest.raises(ValidationError, match=r"to anthropic, local, openai or a model of one, not to gemini, scripted:task"):
+    with pytest.raises(
+        ValidationError, match=r"to anthropic, local, openai or a model of one, not to gemini, scripted:task"
+    ):
         DeciderSettings.model_validate({"native_tools": {"scripted:task": True, "gemini": True, "openai": True}})
 
 

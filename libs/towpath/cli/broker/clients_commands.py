@@ -1,4 +1,4 @@
-"""`towpath clients`: the credentials of programs that submit over NATS, and hear what becomes of their runs.
+"""`towpath clients`: programs that submit over NATS: their credentials, and what they ask and hear there.
 
 A client's name is the caller of its runs; the project that they belong to is that of the caller's API key. One
 password, made here, is written where the broker and the program read it and is never printed.
@@ -9,14 +9,15 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from towpath.cli.broker.broker_user_list import Deploy, require_whole_secrets
+from towpath.cli.broker.client_subjects import show_subjects
 from towpath.cli.broker.credential_options import DEPLOY, load_list, remove_credential, save_user, show_credentials
 from towpath.cli.shared.options import OUTPUT_OPTIONS, OutputOptions, examples
 from towpath.cli.shared.output import Column
 
 app = App(
     name="clients",
-    help="Manage the credentials of programs that submit over NATS.",
-    help_epilogue=examples("towpath clients credential add web", "towpath clients credential list"),
+    help="Programs that submit over NATS: their credentials and subjects.",
+    help_epilogue=examples("towpath clients credential add web", "towpath clients subjects"),
 )
 credential = App(
     name="credential",
@@ -24,6 +25,11 @@ credential = App(
     help_epilogue=examples("towpath clients credential add web", "towpath clients credential list"),
 )
 app.command(credential)
+app.command(
+    show_subjects,
+    name="subjects",
+    help_epilogue=examples("towpath clients subjects", "towpath clients subjects web --operates -o json"),
+)
 
 _COLUMNS = (Column("credential", "name"), Column("operates", "operates"))
 

@@ -180,6 +180,7 @@ FORMS: dict[str, tuple[OutputForm, ...]] = {
     "workers drain": _one(workers.WorkerInstance, also=machine.DrainedFields),
     **dict.fromkeys([f"agents credential {word}" for word in ("list", "add", "remove")], _AGENTS),
     **dict.fromkeys([f"clients credential {word}" for word in ("list", "add", "remove")], _CLIENTS),
+    "clients subjects": _one(rows.ClientSubjectsRow),
     "mcp inspect": _list("tools", reports.InspectedToolRow),
     "mcp add": _one(machine.AddedServerRow),
     "mcp config": _one(machine.EditorSettingsRow),

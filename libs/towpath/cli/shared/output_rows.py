@@ -284,3 +284,20 @@ class RecordEventRow(TypedDict):
     event: JsonObject
     seq: int
     at: datetime
+
+
+class ClientSubjectRow(TypedDict):
+    """A subject that a program asks or hears: the message that it takes and the one that answers, by their names."""
+
+    subject: str
+    request: str
+    answer: str
+    does: str
+
+
+class ClientSubjectsRow(TypedDict):
+    """What a program may ask and hear as *caller*; `nats_url` is the broker of the platform in this folder."""
+
+    caller: str
+    nats_url: str | None
+    subjects: list[ClientSubjectRow]
