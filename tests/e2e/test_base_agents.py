@@ -13,7 +13,7 @@ import nats
 import pytest
 import pytest_asyncio
 from tests.support.places import EXAMPLES, TESTS
-from tests.support.waiting import eventually
+from tests.support.waiting import all_sent, eventually
 from tests.support.worker.sample_agents import BROKEN, PLACE, SECRET
 
 from towpath.cli import main
@@ -182,7 +182,7 @@ async def forge(platform: Platform, run_id: str) -> None:
         for name in ("lock_keeper", "sampler"):
             place = subjects.agent_inbox(subjects.agent_pool("default", name), UUID(run_id))
             await keeper.publish(place, said.model_dump_json().encode())
-        await keeper.flush()
+        await all_sent(keeper)
         await eventually(lambda: len(refused) == 1)
         assert "sampler" in refused[0]
     finally:

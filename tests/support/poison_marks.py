@@ -4,6 +4,7 @@ from typing import Any
 
 import asyncpg
 from nats.aio.msg import Msg
+from tests.support.waiting import all_sent
 
 from towpath_contracts.streams import ConsumerSpec
 from towpath_fabric.dead_letter_reports import delivery_number
@@ -31,7 +32,7 @@ async def deliver_unanswered(nc: Any, spec: ConsumerSpec, messages: int = 1, tim
         for message in await pulled.fetch(messages, timeout=30):
             found[message.metadata.sequence.stream] = message
             await nak(message, 0)
-        await nc.flush()
+        await all_sent(nc)
     await pulled.unsubscribe()
     return first()
 

@@ -1,8 +1,10 @@
-"""Waiting on a predicate with a deadline, never on a sleep."""
+"""Waiting on a predicate with a deadline, or on the broker, never on a sleep."""
 
 import asyncio
 import time
 from collections.abc import Callable
+
+from nats.aio.client import Client
 
 
 async def eventually(true: Callable[[], bool], *, within_s: float = 120) -> None:
@@ -13,3 +15,13 @@ async def eventually(true: Callable[[], bool], *, within_s: float = 120) -> None
             return
         await asyncio.sleep(0.02)
     raise AssertionError(f"did not become true within {within_s} s")
+
+
+async def all_sent(client: Client) -> None:
+    """Return once the broker knows all that *client* has said, above all its subscriptions.
+
+    The PING of nats-py's `flush` is written before what is still pending, so its answer says nothing of a subscription
+    made just before; that of a second one does.
+    """
+    await client.flush()
+    await client.flush()

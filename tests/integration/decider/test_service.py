@@ -21,6 +21,7 @@ from tests.support.decider.decisions import RESPOND, USE_TOOL, as_text, context,
 from tests.support.decider.gemini_server import gemini, says
 from tests.support.decider.model_servers import Local
 from tests.support.service_process import ServiceProcess, service_process
+from tests.support.waiting import all_sent
 
 from towpath_contracts import subjects
 from towpath_contracts.canonical import digest_text
@@ -139,7 +140,7 @@ async def test_b12_what_a_model_writes_is_sent_while_it_writes_and_a_quick_answe
     await orchestrator.ask(numbered(2, script=orchestrator.script([RESPOND])))
     await orchestrator.ask(numbered(3, script=orchestrator.script([judged]), kind="confidence"))
     await orchestrator.until(3)
-    await orchestrator.nc.flush()
+    await all_sent(orchestrator.nc)
     written = as_text(RESPOND).replace(": ", ":").replace(", ", ",")
     await eventually(lambda: "".join(one.text for one in listener) == written)
     assert [one.index for one in listener] == list(range(len(listener))) and 2 <= len(listener) <= 14

@@ -15,6 +15,7 @@ import pytest
 import pytest_asyncio
 from nats.aio.client import Client
 from tests.chaos.servers.broker_store import DAMAGES
+from tests.support.waiting import all_sent
 
 from towpath_contracts import subjects
 from towpath_contracts.problems.registry import ProblemError
@@ -156,7 +157,7 @@ async def fill(platform: Platform) -> None:
     try:
         for number in range(20):
             await orchestrator.publish(subjects.run_inbox("gateway", UUID(int=number)), b"x" * 100, headers={"n": "1"})
-        await orchestrator.flush()
+        await all_sent(orchestrator)
         while not (state := (await connection.jetstream().stream_info("INBOX")).state).messages:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
         for sequence in range(state.first_seq, state.first_seq + state.messages // 2):

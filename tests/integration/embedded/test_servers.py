@@ -20,7 +20,7 @@ import nats.errors
 import pytest
 from nats.aio.client import Client
 from nats.aio.subscription import Subscription
-from tests.support.waiting import eventually
+from tests.support.waiting import all_sent, eventually
 
 from towpath_contracts.authority import USERS, client_rights
 from towpath_contracts.problems.registry import ProblemError
@@ -185,7 +185,7 @@ async def test_nats_refuses_what_a_user_may_not_do(folder: Path) -> None:
         worker = await nats.connect(server.url("worker"), error_cb=on_error)
         tas = await nats.connect(server.url("tas"), inbox_prefix=b"_INBOX_tas.x")
         subscription = await tas.subscribe("svc.tas.claim_start")
-        await tas.flush()
+        await all_sent(tas)
         await worker.publish("svc.tas.raise_fence", b"may not")
         assert await _published_until_received(worker, "svc.tas.claim_start", b"may", subscription) == b"may"
         await eventually(lambda: any("svc.tas.raise_fence" in error.lower() for error in errors))
@@ -254,7 +254,7 @@ async def test_an_answer_needs_no_right_on_the_senders_inbox(folder: Path) -> No
             await message.respond(b"accepted")
 
         await orchestrator.subscribe("task.submit", cb=answer)
-        await orchestrator.flush()
+        await all_sent(orchestrator)
         assert await _answer_to(client) == b"accepted"
         await client.close()
         await orchestrator.close()

@@ -17,7 +17,7 @@ import pytest
 import uvloop
 from nats.errors import Error as NatsError
 from tests.support.platform.port_thief import PortThief, expected_owner, port_thief
-from tests.support.waiting import eventually
+from tests.support.waiting import all_sent, eventually
 
 from towpath.cli import main
 from towpath.client.client import Client
@@ -74,7 +74,7 @@ async def test_a_service_sends_nothing_to_who_took_the_port_of_its_broker(
         expect(bus, os.geteuid())
         await broker.start()
         await eventually(lambda: bus.nc.is_connected)
-        await bus.nc.flush()
+        await all_sent(bus.nc)
     finally:
         await bus.close()
 
@@ -84,7 +84,7 @@ async def test_a_service_that_starts_or_ends_before_its_broker_is_back_tells_a_s
 ) -> None:
     early = Bus("tas", Settings.model_validate(login(broker)))
     await early.connect()
-    await early.nc.flush()
+    await all_sent(early.nc)
     async with port_thief(broker.port) as thief:
         assert broker.process is not None
         expect(early, expected_owner())

@@ -16,7 +16,7 @@ from nats.errors import NoRespondersError
 from pydantic import ValidationError
 from tests.chaos.servers.half_open import half_open_proxy
 from tests.support.certificates import Authority
-from tests.support.waiting import eventually
+from tests.support.waiting import all_sent, eventually
 
 from towpath.cli import main
 from towpath.cli.broker.broker_user_list import authority_configuration, load
@@ -146,7 +146,7 @@ async def test_services_log_in_with_nkeys_over_tls_and_have_their_own_rights(pla
             await message.respond(message.data + b"!")
 
         await tas.nc.subscribe("svc.tas.check_access", cb=answer)
-        await tas.nc.flush()
+        await all_sent(tas.nc)
         assert await answered(gateway, "svc.tas.check_access", b"hello") == b"hello!"
         with pytest.raises(TimeoutError):
             await gateway.nc.request("svc.tas.settle_call", b"not for people", timeout=0.5)
@@ -165,12 +165,12 @@ async def test_a_broker_that_fell_silent_is_left_without_a_goodbye(
                 await message.respond(b"here")
 
             await tas.nc.subscribe("svc.tas.check_access", cb=answer)
-            await tas.nc.flush()
+            await all_sent(tas.nc)
             assert await answered(gateway, "svc.tas.check_access", b"") == b"here"
             line.freeze()
             async with asyncio.timeout(GOODBYE_S - 5):
                 await eventually(lambda: tas.reconnects)
-            await tas.nc.flush()
+            await all_sent(tas.nc)
 
 
 async def test_a_client_over_nats_has_its_key_and_certificate_from_the_environment(
@@ -190,7 +190,7 @@ async def test_a_client_over_nats_has_its_key_and_certificate_from_the_environme
             await bus.nc.publish(message.reply, refusal.model_dump_json().encode(), headers=headers)
 
         await bus.nc.subscribe("task.submit.shop", cb=answer)
-        await bus.nc.flush()
+        await all_sent(bus.nc)
         with pytest.raises(TowpathError, match="as it was told"):
             await client.submit("support", "hi")
 

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 from nats.aio.msg import Msg
-from tests.support.waiting import eventually
+from tests.support.waiting import all_sent, eventually
 
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.rpc import PROBLEM_HEADER, REPEAT_HEADER, RpcMethod
@@ -65,7 +65,7 @@ class Responder:
 async def serve(service: Bus, method: RpcMethod, *answers: ActionDone | str | None) -> Responder:
     responder = Responder(*answers)
     await service.subscribe(method.subject, responder.on_request, shared=True)
-    await service.nc.flush()
+    await all_sent(service.nc)
     return responder
 
 
@@ -138,7 +138,7 @@ async def test_a_refusal_of_one_try_does_not_hide_that_another_was_accepted(aske
         await service.publish(taken[0].reply, ActionDone(detail="accepted").model_dump_json().encode())
 
     await service.subscribe(READ.subject, accept_slowly)
-    await service.nc.flush()
+    await all_sent(service.nc)
     assert (await asker.request(READ, ASKED)).detail == "accepted"
 
 

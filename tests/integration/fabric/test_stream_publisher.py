@@ -8,6 +8,7 @@ import nats
 import pytest
 from nats.aio.client import Client
 from nats.errors import MaxPayloadError
+from tests.support.waiting import all_sent
 
 from towpath_embedded.servers.nats import Nats
 from towpath_fabric.nats import stream_publisher
@@ -45,7 +46,7 @@ async def confirmed(publisher: StreamPublisher) -> None:
 
 async def test_a_post_without_a_stream_is_stored_once_there_is_one(client: Client, publisher: StreamPublisher) -> None:
     await publisher.post("decide.default", b"1", NAMED)
-    await client.flush()
+    await all_sent(client)
     assert publisher.unconfirmed == 1
     await ensure_streams(client)
     await confirmed(publisher)

@@ -9,6 +9,7 @@ import nats.protocol.parser as nats_parser
 import pytest
 from nats.aio.msg import Msg
 from tests.chaos.messages.raw_nats import RawNats, raw_nats
+from tests.support.waiting import all_sent
 
 from towpath_contracts.rpc import GET_POLICY
 from towpath_contracts.runs.views import ActionDone
@@ -90,7 +91,7 @@ async def test_a_subject_that_is_no_text_arrives_escaped(bus: Bus, nats_server: 
         arrived.append(message.subject)
 
     await bus.nc.subscribe("odd.*", cb=keep)
-    await bus.nc.flush()
+    await all_sent(bus.nc)
     async with raw_nats(nats_server.url()) as asker:
         for subject in HOSTILE_SUBJECTS:
             await asker.send(subject, b"{}")

@@ -11,6 +11,7 @@ import pytest
 from tests.support.gateway.gateway_process import GatewayProcess, gateway_process
 from tests.support.gateway.operations import CHAT
 from tests.support.platform.platform_peer import PeerRun, PlatformPeer
+from tests.support.waiting import all_sent
 
 from towpath_contracts import subjects
 from towpath_contracts.decisions.decision import FinishInstruction
@@ -53,7 +54,7 @@ async def writes(peer: PlatformPeer, run: PeerRun, asked: uuid.UUID, *texts: str
             run_id=run.run_id, request_id=asked, attempt=attempt, index=index, text=text, writer=f"w{attempt}", step=1
         )
         await peer.nc.publish(subjects.run_tokens(run.run_id), piece.model_dump_json().encode())
-    await peer.nc.flush()
+    await all_sent(peer.nc)
 
 
 async def ends(peer: PlatformPeer, run: PeerRun, asked: uuid.UUID, message: str) -> None:

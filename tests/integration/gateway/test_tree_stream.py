@@ -14,7 +14,7 @@ from tests.support.gateway.gateway_process import GatewayProcess, gateway_proces
 from tests.support.gateway.sse import Frame, frames, raw_request, read_whole
 from tests.support.platform.platform_peer import PeerRun, PlatformPeer
 from tests.support.tcp_proxy import tcp_proxy
-from tests.support.waiting import eventually
+from tests.support.waiting import all_sent, eventually
 
 from towpath import Client, RefusedError
 from towpath_contracts import subjects
@@ -191,7 +191,7 @@ async def write(
             run_id=run.run_id, request_id=asked, attempt=attempt, index=index, text=text, writer=f"w{attempt}", step=1
         )
         await peer.nc.publish(subjects.run_tokens(run.run_id), piece.model_dump_json().encode())
-    await peer.nc.flush()
+    await all_sent(peer.nc)
 
 
 def asks(asked: uuid.UUID) -> DecisionRequested:
@@ -288,7 +288,7 @@ async def test_b12_of_pieces_that_nobody_takes_only_the_last_are_kept(nats_url: 
     pieces = TokenFeed(bus, run.run_id, told)
     try:
         await pieces.open()
-        await bus.nc.flush()
+        await all_sent(bus.nc)
         asked, last = uuid.uuid4(), f'"index":{3 * MAX_DELTAS - 1},'.encode()
         until = monotonic() + 60
         while not (pieces._waiting and last in pieces._waiting[-1]) and monotonic() < until:

@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.support.statement_count import transactions
 from tests.support.tas.tas_caller import query, settled
 from tests.support.tas.tas_running import Running, running
+from tests.support.waiting import all_sent
 
 from towpath_contracts import rpc, subjects
 from towpath_contracts.tools.calls import ToolOutcome
@@ -37,7 +38,7 @@ async def asked_in_all(tas: Running) -> int:
 async def flood(tas: Running, make: Callable[[Running], bytes], count: int = FLOOD) -> None:
     for _ in range(count):
         await tas.caller.nc.publish(subjects.TOOL_OUTCOME, make(tas))
-    await tas.caller.nc.flush()
+    await all_sent(tas.caller.nc)
 
 
 @pytest.mark.parametrize("make", [lambda _: b"{}", of_no_call], ids=["unreadable", "of no call"])

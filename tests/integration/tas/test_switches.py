@@ -9,7 +9,7 @@ import pytest
 from nats.aio.msg import Msg
 from tests.support.tas.tas_caller import TasCaller, query, row, settled
 from tests.support.tas.tas_running import Running, audit_holds, shared_tas, tas
-from tests.support.waiting import eventually
+from tests.support.waiting import all_sent, eventually
 
 from towpath_contracts import rpc
 from towpath_contracts.problems.registry import ProblemError
@@ -42,7 +42,7 @@ async def orchestrator(caller: TasCaller) -> Any:
         await message.respond(ActionDone().model_dump_json().encode())
 
     subscription = await caller.nc.subscribe(rpc.WAKE_PAUSED.subject, cb=wake)
-    await caller.nc.flush()
+    await all_sent(caller.nc)
     try:
         yield woken
     finally:

@@ -8,6 +8,7 @@ from nats.aio.msg import Msg
 from tests.chaos.messages.hostile_messages import BODIES
 from tests.support.tas.tas_caller import query
 from tests.support.tas.tas_running import Running, shared_tas, tas
+from tests.support.waiting import all_sent
 
 from towpath_contracts import rpc, subjects
 from towpath_contracts.strict_json import check_json
@@ -35,14 +36,14 @@ async def test_only_what_can_be_named_is_confirmed_and_only_where_its_worker_may
     overheard: list[bytes] = []
     places = ("elsewhere", "_INBOX.orchestrator", "_INBOX_orchestrator.a.1", "tool.confirm.default.orders.w1.x")
     listening = [await caller.nc.subscribe(place, cb=_keep(overheard)) for place in places]
-    await caller.nc.flush()
+    await all_sent(caller.nc)
     named = {"execution_id": str(invocation.execution_id), "run_id": str(invocation.run_id)}
     for place in places:
         await send(tas, {**named, "attempt": 7}, confirm_to=place)
         await send(tas, {**named, "attempt": 1, "ticket": invocation.ticket}, confirm_to=place)
     await caller.quiet("TOOLOUT")
     await caller.confirmation(await caller.report(invocation))
-    await caller.nc.flush()
+    await all_sent(caller.nc)
     assert (caller.confirmed, overheard) == ([f"{invocation.execution_id}:1"], [])
     for subscription in listening:
         await subscription.unsubscribe()

@@ -18,6 +18,7 @@ from tests.support.gateway.web import Asked, response, web
 from tests.support.orchestrator.orchestrator_peers import NETWORK, Peers, connected, respond, use
 from tests.support.service_process import service_process
 from tests.support.tcp_proxy import tcp_proxy
+from tests.support.waiting import all_sent
 
 from towpath import (
     Agent,
@@ -331,7 +332,7 @@ async def test_a_nats_client_comes_back_with_the_broker(nats_server: Nats) -> No
 
     async with connected(nats_server.url()) as nc, Client(nats_server.url()) as client:
         await nc.subscribe("task.get.anonymous", cb=answer)
-        await nc.flush()
+        await all_sent(nc)
         for _ in range(2):
             with pytest.raises(NotFoundError):
                 await client.get(uuid.uuid4())

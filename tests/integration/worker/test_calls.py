@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 from tests.support.tas.tas_peer import TasPeer
-from tests.support.waiting import eventually
+from tests.support.waiting import all_sent, eventually
 from tests.support.worker import worker_tools
 from tests.support.worker.running_worker import serving
 from tests.support.worker.worker_tools import CALLS, RUNNING
@@ -275,7 +275,7 @@ async def test_a_cancelled_plain_call_sees_it_in_its_context(nats_server: Nats) 
 async def test_what_a_tool_logs_is_reported_and_never_harms_it(nats_server: Nats) -> None:
     async with TasPeer(nats_server.url()) as tas, serving(nats_server.url()):
         found = await tas.nc.subscribe("log.tool.default.default")
-        await tas.nc.flush()
+        await all_sent(tas.nc)
         outcome = await tas.call("talk", {"text": "hello"})
         assert outcome.status == "succeeded"
         line = json.loads((await found.next_msg(timeout=60)).data)

@@ -22,7 +22,7 @@ import pytest
 from tests.support.gateway.web import Web, response, web
 from tests.support.running_programs import programs_with
 from tests.support.tas.tas_peer import TasPeer
-from tests.support.waiting import eventually
+from tests.support.waiting import all_sent, eventually
 from tests.support.worker.egress_servers import egress_servers, name_places
 from tests.support.worker.running_worker import serving
 
@@ -307,7 +307,7 @@ async def test_the_tool_log_of_a_call_has_what_its_program_reached(nats_server: 
         serving(nats_server.url(), tools=[fetch_program]),
     ):
         found = await tas.nc.subscribe("log.tool.default.default")
-        await tas.nc.flush()
+        await all_sent(tas.nc)
         args = {"url": served.url("/x", "127.0.0.1"), "port": served.port}
         outcome = await tas.call("fetch.program", args, effect_class="irreversible")
         assert outcome.result == f"/x {BODY}\n"

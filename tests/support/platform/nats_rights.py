@@ -15,6 +15,7 @@ import yaml
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from tests.support.places import TESTS
+from tests.support.waiting import all_sent
 
 from towpath_contracts import rpc, streams, subjects
 from towpath_contracts.authority import USERS, NatsUserRights, agent_rights, client_rights, worker_rights
@@ -141,7 +142,7 @@ class Trial:
     async def __aenter__(self) -> Self:
         self.witness: Client = await nats.connect(self._server.url(WITNESS), inbox_prefix=b"_INBOX_witness.w")
         await self.witness.subscribe(">", cb=self._witnessed)
-        await self.witness.flush()
+        await all_sent(self.witness)
         prefix = f"{own_inbox(self.user)}.me".encode()
         self.nc: Client = await nats.connect(self._server.url(self.user), error_cb=self._note, inbox_prefix=prefix)
         return self
@@ -161,7 +162,7 @@ class Trial:
     async def settle(self) -> None:
         """Return when everything that was said has been heard or refused."""
         for connection in (self.nc, self.witness, self.nc, self.witness):
-            await connection.flush()
+            await all_sent(connection)
 
     def allowed(self, tried: list[str]) -> list[str]:
         """Return what of *tried* the broker has not refused; it names subjects in small letters."""

@@ -16,6 +16,7 @@ from typing import Any, Self
 import nats
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from tests.support.waiting import all_sent
 
 from towpath_contracts import rpc, subjects
 from towpath_contracts.events.event_pages import EventPage
@@ -95,7 +96,7 @@ class PlatformPeer:
         self.nc = await nats.connect(self.url, max_reconnect_attempts=-1, reconnect_time_wait=0.1)
         for subject in (subjects.TASK_SUBMIT_ALL, "svc.*.*"):
             await self.nc.subscribe(subject, cb=self._on_request)
-        await self.nc.flush()
+        await all_sent(self.nc)
         return self
 
     async def __aexit__(self, *_: object) -> None:

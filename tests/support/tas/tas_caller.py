@@ -13,7 +13,7 @@ import asyncpg
 import nats
 from nats.aio.client import Client
 from nats.aio.msg import Msg
-from tests.support.waiting import eventually
+from tests.support.waiting import all_sent, eventually
 
 from towpath_contracts import rpc, subjects
 from towpath_contracts.problems.registry import Problem, ProblemError
@@ -86,7 +86,7 @@ class TasCaller:
         await self.nc.subscribe(subjects.TOOL_EXEC_ALL, cb=self._on_invocation)
         await self.nc.subscribe(subjects.TOOL_CANCEL_ALL, cb=self._on_stop)
         await self.nc.subscribe(subjects.tool_confirm("*", "*", self.place), cb=self._on_confirmed)
-        await self.nc.flush()
+        await all_sent(self.nc)
         return self
 
     async def __aexit__(self, *_: object) -> None:

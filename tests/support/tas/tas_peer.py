@@ -16,7 +16,7 @@ import nats
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from nats.aio.client import Client
 from nats.aio.msg import Msg
-from tests.support.waiting import eventually
+from tests.support.waiting import all_sent, eventually
 
 from towpath_contracts import rpc, subjects
 from towpath_contracts.base import Message
@@ -82,7 +82,7 @@ class TasPeer:
             for subject in (method.subject, f"{method.subject}.*.*"):
                 await self.nc.subscribe(subject, cb=self._serving(method, handler))
         await self.nc.subscribe(subjects.TOOL_OUTCOME, cb=self._on_outcome)
-        await self.nc.flush()
+        await all_sent(self.nc)
         return self
 
     async def __aexit__(self, *_: object) -> None:

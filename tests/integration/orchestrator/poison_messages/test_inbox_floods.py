@@ -9,6 +9,7 @@ from tests.integration.orchestrator.test_task_runs import ended, publish, submit
 from tests.support.orchestrator.orchestrator_peers import Peers, connected, orchestrator
 from tests.support.statement_count import transactions
 from tests.support.tas.tas_caller import query
+from tests.support.waiting import all_sent
 
 from towpath_contracts import subjects
 from towpath_contracts.facts import DecisionFailedFact
@@ -49,7 +50,7 @@ async def test_a_flood_of_what_is_no_fact_costs_few_statements(
         for _ in range(FLOOD):
             run_id = uuid4()
             await peers.nc.publish(subjects.agent_inbox(pool, run_id), make(run_id))
-        await peers.nc.flush()
+        await all_sent(peers.nc)
         await ended(peers, (await submit(peers))["run_id"])
     assert await transactions(database()) < FEW
     owners = await query(
