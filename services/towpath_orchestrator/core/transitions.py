@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
+from uuid import UUID
 
 from towpath_contracts.events import log as ev
 from towpath_contracts.events.log import LogEntry
@@ -70,7 +71,7 @@ def fold_facts(state: RunState, facts: Sequence[IncomingFact], now: datetime) ->
     A fact that the engine can't take parks the run; the facts after it are dropped with it.
     """
     transition = Transition(before_seq=state.seq, state=state, gates=bool(state.gates), before=state)
-    wanted: dict[object, OutgoingEffect] = {}
+    wanted: dict[UUID, OutgoingEffect] = {}
     ignored_again = False
     for incoming in facts:
         fact, text = _with_new_texts(incoming, transition.stored)
@@ -92,11 +93,12 @@ def fold_facts(state: RunState, facts: Sequence[IncomingFact], now: datetime) ->
         transition.children.extend(children)
         transition.gates = transition.gates or bool(after.gates)
         wanted.update({effect.effect.effect_id: effect for effect in effects})
-    if ignored_again:  # it was folded before, perhaps without what came of it being sent
-        transition.effects = [message_of(transition.state, p) for p in resendable_effects(transition.state)]
-    else:
-        pending = {p.effect_id for p in transition.state.pending}
-        transition.effects = [effect for key, effect in wanted.items() if key in pending]
+    pending = {p.effect_id for p in transition.state.pending}
+    asked = {key: effect for key, effect in wanted.items() if key in pending}
+    if ignored_again:  # it was folded before, perhaps without what came of it being sent; these facts want theirs, too
+        again = {p.effect_id: message_of(transition.state, p) for p in resendable_effects(transition.state)}
+        asked = {**again, **asked}
+    transition.effects = list(asked.values())
     return transition
 
 
