@@ -107,6 +107,30 @@ async def test_logs_are_not_read_for_blobs_that_can_not_go_and_nothing_waits_for
     await holder.close()
 
 
+async def test_bytes_of_a_writer_that_began_before_the_word_and_ended_behind_it_stay_for_the_hour(
+    owners: Owners,
+) -> None:
+    first, _ = await owners.all_runs()
+    digests = await store_blobs(owners, SHARED, OWN, AGAIN, named_by=first)
+    writer = await asyncpg.connect(owners.log.dsn)
+    writing = writer.transaction()
+    await writing.start()
+    await writer.execute(RUN_LOG.add_blob, PROJECT, digests[AGAIN], AGAIN.encode(), len(AGAIN))
+    erasure = await owners.confirm(first)
+    assert await owners.runs.fetchval("SELECT runs.erase_runs($1, 10)", erasure.erasure_id) == 10
+    erasing = asyncio.create_task(owners.runs.fetchval("SELECT runs.erase_runs($1, 10)", erasure.erasure_id))
+    waiting = "SELECT 1 FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid))"
+    async with asyncio.timeout(60):
+        while not await owners.log.owner(waiting, writer.get_server_pid()):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    await writing.commit()
+    assert await erasing == -1
+    assert await blobs_left(owners) == [AGAIN], "another run may be about to name it"
+    (row,) = await owners.log.owner("SELECT digest FROM runs.blob_to_erase")
+    assert row[0] == digests[AGAIN], "nor is the erasure done before that is known"
+    await writer.close()
+
+
 async def test_an_erasure_ends_where_the_same_bytes_are_stored_again_and_again(owners: Owners) -> None:
     first, second = await owners.all_runs()
     digests = await store_blobs(owners, SHARED, OWN, AGAIN, named_by=first)
