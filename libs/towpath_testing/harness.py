@@ -90,6 +90,7 @@ class Harness:
         self._policy = read_policy_text(_policy_text(policy), _policy_source(policy))
         if self._policy.read.problems:
             raise _refused_policy(self._policy.read.problems, policy)
+        self._lack = _why_no_rules(policy) if not self._policy.read.rules else ""
         self._toolbox, self._hooks = _collected(tools)
         self._model = ProviderModels(model) if isinstance(model, str) else model
         # A network's scripts lie beside it, as in a project.
@@ -218,8 +219,7 @@ class Harness:
         going_on = [run_id for run_id in self._begun if not self._open.has_ended(run_id)]
         run_id = (going_on or self._begun)[-1]
         view = await self._ask(rpc.GET_RUN, GetRun(project=PROJECT, run_id=run_id))
-        log, has_rules = self._open.log_of(run_id)(), bool(self._policy.read.rules)
-        return reason_for_no_gate(view, log, len(going_on or self._begun), has_rules=has_rules)
+        return reason_for_no_gate(view, self._open.log_of(run_id)(), len(going_on or self._begun), self._lack)
 
     async def open_gates(self) -> list[HarnessGate]:
         """Return every gate that waits, the oldest first."""
@@ -235,7 +235,7 @@ class Harness:
                     if self._open.has_ended(run_id):
                         await self._open.tell_ends()
                         view: RunView = await self._ask(rpc.GET_RUN, GetRun(project=PROJECT, run_id=run_id))
-                        result = RunResult(view, self._open.log_of(run_id))
+                        result = RunResult(view, self._open.log_of(run_id), self._lack)
                         RETURNED.append(result)
                         return result
                     await changed.wait()
@@ -275,6 +275,10 @@ class Harness:
     def _on_events(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
+
+
+def _why_no_rules(policy: AnyPolicy) -> str:
+    return "the harness was given no policy" if policy is None else "the policy that the harness was given has none"
 
 
 def _policy_text(policy: AnyPolicy) -> str:

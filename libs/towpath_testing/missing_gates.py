@@ -17,24 +17,31 @@ class NoGateError(TimeoutError):
     """No gate opens: every run has ended, or none opened in time. The text says what the run does, or came to."""
 
 
-def reason_for_no_gate(view: RunView, entries: tuple[LogEntry, ...], runs: int, *, has_rules: bool) -> str:
+def reason_for_no_gate(view: RunView, entries: tuple[LogEntry, ...], runs: int, lack: str = "") -> str:
     """Return what the last of *runs* runs came to or does, and which of its calls were refused or failed.
 
-    Of a call that is refused because the harness *has_rules* for nothing, it says which rule would open a gate.
+    *lack* says why the harness has no rules, as in `call_refused_in_test`.
     """
     who = "the run" if runs == 1 else f"the last of {runs} runs"
     said = f"{who} {_end(view) if view.status in FINAL_STATUSES else _state(view)}"
-    refused_of = refused_call if has_rules else _refused_without_rules
-    refused = [call for entry in entries if (call := refused_of(entry.event)) is not None]
+    refused = [call for entry in entries if (call := call_refused_in_test(entry.event, lack)) is not None]
     failed = [call for entry in entries if (call := failed_call(entry.event)) is not None]
     return "; ".join(filter(None, (said, *summaries_of_unsuccessful(refused, failed))))
 
 
-def _refused_without_rules(event: AnyEvent) -> str | None:
-    if not isinstance(event, ToolCallDenied) or event.denial.violation_type != DenialCode.PERMISSION:
+def call_refused_in_test(event: AnyEvent, lack: str) -> str | None:
+    """Return which call *event* says was refused, and why; None where it says nothing of the kind.
+
+    Where the harness has no rules, *lack* says why: then no rule is to be added to a policy that stands in a file, but
+    the harness is to be given one.
+    """
+    if not lack or not isinstance(event, ToolCallDenied) or event.denial.violation_type != DenialCode.PERMISSION:
         return refused_call(event)
     rule = json.dumps({"name": "ask-first", "tool": event.tool, "effect": "require_approval"}, ensure_ascii=False)
-    return f"{event.tool}: no rule allows it, since the harness has none: a gate opens with policy=[{rule}]"
+    return (
+        f'{event.tool}: no rule allows it, since {lack}: harness(…, policy="policies.yaml") gives it those of that '
+        f"file, and policy=[{rule}] one that opens a gate"
+    )
 
 
 def _end(view: RunView) -> str:

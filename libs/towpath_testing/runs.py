@@ -14,7 +14,8 @@ from towpath_contracts.events.log import Event, LogEntry
 from towpath_contracts.runs.views import GateView, RunView
 from towpath_contracts.text import name_hidden, truncate
 from towpath_readings.tool_calls import ToolCallRecord, recorded_calls, recorded_denials
-from towpath_readings.unsuccessful_calls import failed_call, refused_call, refused_decision, summaries_of_unsuccessful
+from towpath_readings.unsuccessful_calls import failed_call, refused_decision, summaries_of_unsuccessful
+from towpath_testing.missing_gates import call_refused_in_test
 from towpath_testing.refusals import problem_in_test
 
 Resolve = Callable[[GateView, str, str, str, JsonObject | None], Awaitable[None]]
@@ -87,15 +88,17 @@ class HarnessGate:
 class RunResult:
     """What a run came to. `view` is the run as the API shows it, `events` its log."""
 
-    def __init__(self, view: RunView, read_log: Callable[[], tuple[LogEntry, ...]]) -> None:
-        """*read_log* reads the log, once somebody asks for it."""
+    def __init__(self, view: RunView, read_log: Callable[[], tuple[LogEntry, ...]], lack: str = "") -> None:
+        """*read_log* reads the log, once somebody asks for it; *lack* says why its harness has no rules."""
         self.view = view
         self._read_log = read_log
+        self._lack = lack
 
     def __repr__(self) -> str:
         answer = json.dumps(self.view.final, ensure_ascii=False) if self.status == "completed" else ""
         said = f"{self.status} {self.view.reason}: {self.text or self.view.message or answer}"
-        refused = [call for entry in self.entries if (call := refused_call(entry.event)) is not None]
+        told = [call_refused_in_test(entry.event, self._lack) for entry in self.entries]
+        refused = [call for call in told if call is not None]
         failed = [call for entry in self.entries if (call := failed_call(entry.event)) is not None]
         decisions = [one for entry in self.entries if (one := refused_decision(entry.event)) is not None]
         return f"<run {'; '.join(filter(None, (said, *summaries_of_unsuccessful(refused, failed, decisions))))}>"

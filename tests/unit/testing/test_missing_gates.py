@@ -63,7 +63,8 @@ async def test_without_a_policy_the_rule_that_opens_the_gate_is_told_and_none_th
             await h.next_gate()
     rule = '{"name": "ask-first", "tool": "lend", "effect": "require_approval"}'
     assert str(none.value).endswith(
-        f"lend: no rule allows it, since the harness has none: a gate opens with policy=[{rule}]"
+        'lend: no rule allows it, since the harness was given no policy: harness(…, policy="policies.yaml") gives it '
+        f"those of that file, and policy=[{rule}] one that opens a gate"
     )
     async with harness(LONE, policy=[json.loads(rule)], tools=[pay, lend], model=said) as h:
         await h.run("Lend me tea.")

@@ -97,6 +97,25 @@ def test_a_call_that_failed_is_told_with_what_its_tool_raised(pytester: pytest.P
     )
 
 
+@pytest.mark.parametrize(
+    ("policy", "lack"),
+    [("", "the harness was given no policy"), ("policy=[], ", "the policy that the harness was given has none")],
+)
+@pytest.mark.parametrize("asserted", ['assert result.text == "3"', "assert result.tool_calls()"])
+def test_a_call_that_is_denied_for_want_of_a_policy_is_told_with_the_policy_to_give(
+    pytester: pytest.Pytester, policy: str, lack: str, asserted: str
+) -> None:
+    given = f'{policy}tools=TOOLS, model=script([execute_tool("price", item="tea"), respond("done")])'
+    shown = failure(
+        pytester, f'with harness(LONE, {given}) as h:\n    result = h.run("hi").result()\n{asserted}'
+    ).stdout
+    cure = 'harness(…, policy="policies.yaml") gives it those of that file, and policy=[[]{"name": "ask-first", *}]'
+    shown.fnmatch_lines(
+        f"*; 1 call was refused: price: no rule allows it, since {lack}: {cure} one that opens a gate>*"
+    )
+    shown.no_fnmatch_line("*towpath new policy*")
+
+
 def test_an_answer_that_is_no_text_is_told_and_no_run_of_a_test_before(pytester: pytest.Pytester) -> None:
     before = 'def test_before():\n    assert run(respond("of before")).text == "of before"\n\n\n'
     body = 'result = run(respond({"cups": 2}))\nassert result.text == "tea"'
