@@ -89,6 +89,35 @@ def test_a_call_that_a_person_changed_is_shown_as_it_was_executed() -> None:
 
 
 @pytest.mark.parametrize(
+    ("models", "plays"), [((), False), (("scripted:shop",), True), (("scripted:shop", "gemini:x"), False)]
+)
+def test_whether_a_model_was_asked_is_known_from_the_decisions(models: tuple[str, ...], plays: bool) -> None:
+    formatter = EventFormatter()
+    for event in (one for model in models for one in decided("billing", model)):
+        formatter.lines(event)
+    assert formatter.plays_script is plays
+
+
+def test_a_call_that_was_changed_while_it_waited_waits_with_its_new_arguments() -> None:
+    detail = {"tool": "orders.refund", "args": {"amount": 7.0}, "changes": ["amount: 129.0 → 7.0"]}
+    until = datetime(2026, 1, 1, tzinfo=UTC)
+    opened = ev.GateOpened(
+        gate_id=CALL, gate_type="approval", execution_id=CALL, reason="r", detail=detail, expires_at=until
+    )
+    denied = ev.ToolCallDenied(
+        **STEP,
+        execution_id=CALL,
+        call_index=0,
+        tool="orders.refund",
+        denial=Denial(violation_type="denied_by_person", reason="no"),
+    )
+    assert shown(*decided("billing"), issued(REFUND), opened, denied)[-2:] == [
+        "◐ billing orders.refund amount=7.0 waits for a person · r",
+        "✕ billing orders.refund amount=7.0 denied denied_by_person",
+    ]
+
+
+@pytest.mark.parametrize(
     ("event", "line"),
     [
         (
@@ -276,6 +305,9 @@ def test_the_end_says_how_it_ended_and_what_it_cost() -> None:
     child = ev.ChildEnded(child_id=UUID(int=1), step=1, index=0, status="completed", **more)
     grown = child.model_copy(update={"usage_below": more["usage"], "below": more["cost"]})
     assert "7 model calls · 1420 tokens · $0.0048" in str(summary(end, took, [child, grown]))
+    played = str(summary(end, took, plays_script=True))
+    assert "4 scripted decisions · 1240 tokens" in played and "model call" not in played
+    assert "7 model calls" in str(summary(end, took, [child, grown], plays_script=True)), "a child may ask a model"
     unpriced = grown.model_copy(update={"below": Cost()})
     assert str(summary(end, took, [unpriced])).endswith("1360 tokens"), "no sum is shown where a part is unknown"
     failed = end.model_copy(update={"status": "failed", "reason": "max_steps"})

@@ -204,6 +204,8 @@ async def approve(
         bound = digest or view.detail.get("digest")
         args = await merged_arguments(client, view.detail, edit) if edit else {}
         changes = differences(view.detail.get("args") or {}, args) if edit else []
+        if _was_decided(common.out(), view, "edit" if changes else "approved", digest):
+            return
         if changes:
             done = await client.gates.edit(view.gate_id, args, reason=reason, digest=bound)
         else:
@@ -232,7 +234,8 @@ async def deny(
     """
     async with common.connect() as client:
         view = await client.gates.show(await short_ids.resolve_gate_id(client, gate))
-        _show_decision(common.out(), view, await client.gates.deny(view.gate_id, reason, digest=digest), "denied")
+        if not _was_decided(common.out(), view, "denied", digest):
+            _show_decision(common.out(), view, await client.gates.deny(view.gate_id, reason, digest=digest), "denied")
 
 
 @app.command(
@@ -263,6 +266,8 @@ async def resolve(
     edited = _edited(verdict, args)
     async with common.connect() as client:
         view = await client.gates.show(await short_ids.resolve_gate_id(client, gate))
+        if _was_decided(common.out(), view, verdict, None):
+            return
         if edited is None:
             done = await client.gates.resolve(view.gate_id, verdict, reason=reason)
         else:
@@ -316,8 +321,37 @@ def _edited(verdict: str, args: str | None) -> JsonObject | None:
     return found
 
 
+_PARTICIPLES = ("approved", "denied", "expired")
+
+
+def _was_decided(out: OutputPrinter, gate: GateView, verdict: str, digest: str | None) -> bool:
+    """Return whether the gate has this *verdict* already, and say since when; False where nobody has decided yet.
+
+    Raises ProblemError `gate_settled` where it has another one, or an edit is asked for: that would change nothing.
+    """
+    if gate.status == "pending":
+        return False
+    when = f" at {gate.closed_at:%Y-%m-%d %H:%M:%S} UTC" if gate.closed_at is not None else ""
+    who = f" by {one_line(gate.closed_by, 60)}" if gate.closed_by else ""
+    why = f": {one_line(gate.closed_reason, WHAT)}" if gate.closed_reason else ""
+    decided = gate.verdict or gate.status
+    already = f"{decided} already" if decided in _PARTICIPLES else f"settled already as {decided}"
+    told = f"{already}{when}{who}{why}"
+    if decided != verdict or verdict == "edit" or digest not in (None, gate.detail.get("digest")):
+        raise ProblemError(problem("gate_settled", f"it was {told}"))
+    if out.for_people:
+        out.write(f"{gate.detail.get('tool', gate.gate_type)}: was {told}; nothing is changed")
+    else:
+        _write_decision(out, gate, verdict, f"was {told}")
+    return True
+
+
 def _show_decision(out: OutputPrinter, gate: GateView, done: ActionDone, verdict: str) -> None:
     if out.for_people:
         out.write(f"{verdict}: {gate.detail.get('tool', gate.gate_type)}; {done.detail or 'the run goes on'}")
     else:
-        out.data({"gate_id": str(gate.gate_id), "run_id": str(gate.run_id), "verdict": verdict, "detail": done.detail})
+        _write_decision(out, gate, verdict, done.detail)
+
+
+def _write_decision(out: OutputPrinter, gate: GateView, verdict: str, detail: str) -> None:
+    out.data({"gate_id": str(gate.gate_id), "run_id": str(gate.run_id), "verdict": verdict, "detail": detail})

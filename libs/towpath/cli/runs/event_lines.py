@@ -94,12 +94,19 @@ class EventFormatter:
     calls: dict[UUID, ToolCall] = field(default_factory=dict)
     decided: ev.DecisionReceived | None = None
     causes: ToldCauses = field(default_factory=ToldCauses)
+    models: set[str] = field(default_factory=set)
+
+    @property
+    def plays_script(self) -> bool:
+        """Whether every decision so far was played from a script, and no model was asked."""
+        return bool(self.models) and all(model.startswith("scripted") for model in self.models)
 
     def lines(self, event: ev.AnyEvent) -> list[EventLine]:
         """Return what to show for *event*; nothing for events that only the machine needs."""
         match event:
             case ev.DecisionRequested():
                 self.agent = event.agent_key
+                self.models.add(event.model)
             case ev.DecisionReceived():
                 self.decided = event
                 self.causes.hear(event)
@@ -227,6 +234,7 @@ class EventFormatter:
 
         Each stands on a line of its own, so that no words of a model can be taken for those of a rule.
         """
+        self._note_changes(event)
         summary, what = summary_of_gate(event.detail), self._call(event.execution_id)
         more = [*doubt_lines(event.detail)]
         if summary:
@@ -235,6 +243,13 @@ class EventFormatter:
         why = f"waits for a person · {cut_words(event.reason, REASON_WIDTH)}"
         lines = [EventLine(_MORE, "", one_line(text)) for text in more if text]
         return [EventLine(_WAITS, self.agent, what, why), *lines]
+
+    def _note_changes(self, event: ev.GateOpened) -> None:
+        """Have the call be the one that waits: somebody may have changed its arguments since it was asked for."""
+        asked = self.calls.get(event.execution_id) if event.execution_id else None
+        args = event.detail.get("args")
+        if asked is not None and isinstance(args, dict):
+            self.calls[asked.execution_id] = asked.model_copy(update={"args": args})
 
 
 _MEANS = {
@@ -338,15 +353,24 @@ def _runs(count: int) -> str:
 
 
 def summary(
-    finished: ev.RunFinished, seconds: float | None = None, children: Sequence[ev.ChildEnded] = ()
+    finished: ev.RunFinished,
+    seconds: float | None = None,
+    children: Sequence[ev.ChildEnded] = (),
+    *,
+    plays_script: bool = False,
 ) -> EventLine:
-    """Return the last line of a run; what it used includes its *children* that have ended, and theirs."""
+    """Return the last line of a run; what it used includes its *children* that have ended, and theirs.
+
+    Decisions of a script count as model calls, for budgets; where all were played that is said, as no model was asked.
+    """
     took = f" in {seconds:.1f} s" if seconds is not None else ""
     used = [finished.usage, *(child.usage for child in children), *(child.usage_below for child in children)]
     costs = [finished.cost, *(child.cost for child in children), *(child.below for child in children)]
+    calls = [one.model_calls for one in used if one is not None]
+    played = plays_script and any(calls) and sum(calls) == finished.usage.model_calls
     parts = [
         counted(finished.steps, "step"),
-        counted(sum(one.model_calls for one in used if one is not None), "model call"),
+        counted(sum(calls), "scripted decision" if played else "model call"),
         counted(sum(one.total_tokens for one in used if one is not None), "token"),
     ]
     usd = sum(one.usd or 0.0 for one in costs if one is not None)

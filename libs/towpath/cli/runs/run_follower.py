@@ -212,7 +212,7 @@ class RunFollower:
 
     def _show_end(self, end: RunFinished, seconds: float) -> None:
         """Show how the run ended; what a program does not read out of the record by itself goes to stderr too."""
-        end_line = summary(end, seconds, self._ended_children)
+        end_line = summary(end, seconds, self._ended_children, plays_script=self.formatter.plays_script)
         self._write("  ", end_line)
         answer, causes = answer_text(end.final), self.formatter.causes
         told = end.status != "completed" and answer == causes.ended
