@@ -80,6 +80,8 @@ class Client(ClientResources, RunControls):
         home = _TRANSPORTS.get(urlsplit(self.server).scheme) if is_address(self.server) else None
         if home is None:
             raise settings.refused_address(target)
+        if target.api_key and home == _TRANSPORTS["http"]:
+            options["key_origin"] = settings.shown_key_origin(target)
         transport = getattr(importlib.import_module(home[0]), home[1])
         self._transport: Transport = transport(self.server, api_key=api_key, caller=caller, **options)
 

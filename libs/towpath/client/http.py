@@ -53,10 +53,19 @@ class HttpTransport:
     """Talks to a gateway at *address* with *api_key*."""
 
     def __init__(
-        self, address: str, *, api_key: str | None, caller: str, check: "ServerOwnerCheck | None" = None
+        self,
+        address: str,
+        *,
+        api_key: str | None,
+        caller: str,
+        check: "ServerOwnerCheck | None" = None,
+        key_origin: str = "",
     ) -> None:
-        """*caller* is not sent: over HTTP it follows from the key. *check* looks at every new connection."""
-        self.address = address.rstrip("/")
+        """*caller* is not sent: over HTTP it follows from the key. *check* looks at every new connection.
+
+        *key_origin* is where the key was found, for whoever is told that it is refused.
+        """
+        self.address, self._key_origin = address.rstrip("/"), key_origin
         self.retry_notice: RetryNotice | None = None
         self.retries = True
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
@@ -177,7 +186,7 @@ class HttpTransport:
             self._answered_once = True
             if response.is_success:
                 return response.status_code, response.json() if response.content else {}
-            refusal = error_of_response(response.status_code, response.content, self.address)
+            refusal = error_of_response(response.status_code, response.content, self.address, self._key_origin)
             if not isinstance(refusal, UnavailableError):
                 raise refusal
             await retry.wait(refusal, refusal.problem.retry_after_s or 0.0)
@@ -243,7 +252,7 @@ class HttpTransport:
             self._answered_once = True
             if source.response.is_error:
                 content = await source.response.aread()
-                raise error_of_response(source.response.status_code, content, self.address)
+                raise error_of_response(source.response.status_code, content, self.address, self._key_origin)
             if "text/event-stream" not in source.response.headers.get("content-type", ""):
                 cursor.by_page = True
                 return
@@ -283,15 +292,17 @@ class HttpTransport:
                 return
 
 
-def error_of_response(status: int, content: bytes, address: str = "") -> TowpathError:
+def error_of_response(status: int, content: bytes, address: str = "", key_origin: str = "") -> TowpathError:
     """Return what an error answer says, also when something between us and the gateway made it.
 
-    A refused credential is told with the *address* that was asked: whoever has several platforms asked another one.
+    A refused credential is told with the *address* that was asked, and with where the key was found: whoever has
+    several platforms asked another one, or has the key of another one.
     """
     try:
         found = Problem.model_validate_json(content)
         if address and found.code == "unauthenticated":
-            found = found.model_copy(update={"detail": f"{shown_address(address)}: {found.detail}"})
+            key = f" (the key that was sent is that of {key_origin})" if key_origin else ""
+            found = found.model_copy(update={"detail": f"{shown_address(address)}: {found.detail}{key}"})
         return error_from(found)
     except ValidationError:
         code = "unavailable" if status in {429, 502, 503, 504} else "internal"

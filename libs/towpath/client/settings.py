@@ -287,6 +287,13 @@ class ClientSettings(BaseSettings):
         return ClientTarget(server=DEFAULT_SERVER, server_origin=DEFAULT_ORIGIN)
 
 
+def shown_key_origin(target: ClientTarget) -> str:
+    """Return where the key of *target* comes from, as whoever gave it would look for it."""
+    if target.api_key_origin != "given":
+        return target.api_key_origin
+    return "--api-key" if is_of_a_command() else "api_key="
+
+
 def refused_address(target: ClientTarget) -> RefusedError:
     """Return the refusal of an address that is none: nobody was asked, and the one place that has it is named."""
     origin, remedy = target.server_origin, "Correct it, and try again."

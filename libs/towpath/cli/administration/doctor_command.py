@@ -6,7 +6,6 @@ It changes nothing and shows no secret; every failing check comes with its remed
 import asyncio
 import contextlib
 import json
-import shlex
 import sys
 from collections.abc import Mapping
 from importlib import metadata
@@ -18,11 +17,11 @@ from cyclopts import App, Parameter
 from towpath.cli.administration.server_checks import DoctorCheck, check_servers, print_checks
 from towpath.cli.runs.run_waits import REMEDY, describe_untaken, queues_without_worker
 from towpath.cli.runs.trace_command import trace
-from towpath.cli.shared.options import CONNECTION_OPTIONS, STATE, ConnectionOptions, examples
+from towpath.cli.shared.options import CONNECTION_OPTIONS, STATE, ConnectionOptions, examples, remedy_of_refused_key
 from towpath.errors import problem_of
 from towpath.model_keys import ModelKeys, no_provider_key
 from towpath.stopped_processes import is_stopped
-from towpath_contracts.problems.registry import ProblemError, problem
+from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.text import counted
 
 if TYPE_CHECKING:
@@ -169,27 +168,7 @@ def _refused_once(found: list[DoctorCheck], target: "ClientTarget") -> list[Doct
     first = found[0]
     if not first.detail.startswith("unauthenticated: ") or any(one.detail != first.detail for one in found):
         return found
-    remedy = first.remedy
-    if remedy == problem("unauthenticated", first.detail).remedy:  # which is for programs that speak HTTP
-        remedy = f"{_another_key(target)}; who runs it makes one: towpath keys create."
-    return [DoctorCheck("key", False, first.detail, remedy)]
-
-
-def _another_key(target: "ClientTarget") -> str:
-    """Return how *target* is asked with another key: that of a context, or that is given, goes before the variable."""
-    if target.api_key_origin == "given":
-        return "Give --api-key a key of this gateway"
-    if target.api_key_origin.startswith("context ") or target.context_origin == "given":
-        kept = f"towpath context add {target.context} --server {_typed_address(target.server)} --key-file FILE"
-        return f"Keep a key of this gateway in the context: {kept}"
-    return "Set TOWPATH_API_KEY to a key of this gateway"
-
-
-def _typed_address(address: str) -> str:
-    """Return *address* as a shell takes it; with a password in it a word for it."""
-    from towpath.client.contexts import shown_address
-
-    return shlex.quote(address) if shown_address(address) == address else "ADDRESS"
+    return [DoctorCheck("key", False, first.detail, remedy_of_refused_key(target, first.remedy))]
 
 
 async def _check_model(client: "Client", model: str) -> DoctorCheck:

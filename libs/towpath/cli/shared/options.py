@@ -5,6 +5,7 @@ over a platform that runs on `./.towpath`, and that over the default address.
 """
 
 import contextlib
+import shlex
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -121,22 +122,58 @@ class ConnectionOptions(PlatformOptions, OutputOptions):
 
 @contextlib.contextmanager
 def _naming_projects_nearby(target: "ClientTarget") -> Iterator[None]:
-    """Where nothing answers at the default address, or nothing of this folder, say where a project lies instead."""
+    """Where nothing answers at the default address, or nothing of this folder, say where a project lies instead.
+
+    A key that is refused may be good for such a platform, but is told by itself.
+    """
     from towpath_contracts.problems.registry import ProblemError
 
     try:
         yield
     except ProblemError as error:
-        asked_by_default = target.is_by_place and not target.is_of_folder and target.api_key is None
-        if not asked_by_default or error.problem.code not in _NOT_HERE:
+        found = error.problem
+        if found.code == "unauthenticated" and target.api_key is not None:
+            remedy = remedy_of_refused_key(target, found.remedy)
+        elif found.code in _NOT_HERE and target.is_by_place and not target.is_of_folder:
+            from towpath.project.nearby_projects import remedy_nearby  # reads folders: only where nothing answers
+
+            remedy = remedy_nearby(Path())
+        else:
+            raise
+        if remedy in ("", found.remedy):
             raise
         from towpath.errors import error_from
-        from towpath.project.nearby_projects import remedy_nearby  # reads folders: only where nothing answers
 
-        remedy = remedy_nearby(Path())
-        if not remedy:
-            raise
-        raise error_from(error.problem.model_copy(update={"remedy": remedy})) from error
+        raise error_from(found.model_copy(update={"remedy": remedy})) from error
+
+
+def remedy_of_refused_key(target: "ClientTarget", told: str) -> str:
+    """Return what to do about a key that *target* refuses, in place of what it *told* programs that speak HTTP."""
+    from towpath.client.settings import local_token
+    from towpath_contracts.problems.registry import REGISTRY
+
+    if target.api_key_origin == "TOWPATH_API_KEY" and local_token(target.server) is not None:
+        return f"Unset TOWPATH_API_KEY: the platform on ./{STATE} needs no key here."
+    if told != REGISTRY["unauthenticated"].remedy:
+        return told
+    return f"{_another_key(target)}; who runs it makes one: towpath keys create."
+
+
+def _another_key(target: "ClientTarget") -> str:
+    """Return how *target* is asked with another key: that of a context, or that is given, goes before the variable."""
+    if target.api_key_origin == "given":
+        return "Give --api-key a key of this gateway"
+    if target.api_key_origin.startswith("context ") or target.context_origin == "given":
+        kept = f"towpath context add {target.context} --server {_typed_address(target.server)} --key-file FILE"
+        return f"Keep a key of this gateway in the context: {kept}"
+    return "Set TOWPATH_API_KEY to a key of this gateway"
+
+
+def _typed_address(address: str) -> str:
+    """Return *address* as a shell takes it; with a password in it a word for it."""
+    from towpath.client.contexts import shown_address
+
+    return shlex.quote(address) if shown_address(address) == address else "ADDRESS"
 
 
 async def _reach(address: str) -> None:

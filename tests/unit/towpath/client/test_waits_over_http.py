@@ -31,5 +31,7 @@ def test_a_refused_key_is_told_with_the_server_that_was_asked_and_nothing_else_i
     told = error_of_response(401, refused.model_dump_json().encode(), "http://ann:secret@gateway.example:8787")
     assert isinstance(told, DeniedError) and "secret" not in str(told)
     assert told.problem.detail.endswith("gateway.example:8787: the request carries no key")
-    assert error_of_response(404, other.model_dump_json().encode(), ADDRESS).problem == other
+    with_origin = error_of_response(401, refused.model_dump_json().encode(), ADDRESS, "TOWPATH_API_KEY")
+    assert with_origin.problem.detail.endswith("no key (the key that was sent is that of TOWPATH_API_KEY)")
+    assert error_of_response(404, other.model_dump_json().encode(), ADDRESS, "TOWPATH_API_KEY").problem == other
     assert error_of_response(401, refused.model_dump_json().encode()).problem == refused

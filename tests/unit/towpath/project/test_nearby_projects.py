@@ -126,6 +126,9 @@ def test_a_command_one_folder_above_names_the_project(
     monkeypatch.setattr("towpath.client.settings.DEFAULT_SERVER", "http://127.0.0.1:9")
     assert main(["runs", "list"]) == UNREACHABLE
     assert remedy in capsys.readouterr().err
+    monkeypatch.setenv("TOWPATH_API_KEY", "twp_of_another")
+    assert main(["run", "shop", "hi"]) == UNREACHABLE
+    assert remedy in capsys.readouterr().err, "a key of the environment names no platform"
     assert main(["runs", "list", "--server", "http://127.0.0.1:9"]) == UNREACHABLE
     assert remedy not in capsys.readouterr().err, "who names a platform means that one"
 
