@@ -156,7 +156,7 @@ def script_doubts(script: ScriptFile, agents: Sequence[str] = ()) -> list[str]:
 
 
 def _odd_in_entry(entry: Mapping[str, Any], agents: Sequence[str], silent: Sequence[str]) -> Iterator[str]:
-    if "action" in entry:
+    if "action" in entry or "action_details" in entry:
         yield from _odd_in_decision(entry)
     agent = entry.get("agent")
     if not isinstance(agent, str) or agent in agents:
@@ -177,7 +177,9 @@ def _odd_in_decision(entry: Mapping[str, Any]) -> Iterator[str]:
         yield f"no decision has {word}{suggest_or_list(word, sorted(ENTRY_WORDS), shown=str)}"
     if "when" in entry:
         yield from _odd_in_condition(entry["when"])
-    action = entry["action"]
+    if "action" not in entry and not unknown:
+        yield f"action is missing: one of {', '.join(ACTIONS)}"
+    action = entry.get("action")
     if not isinstance(action, str):
         return
     if action not in DETAILS:

@@ -12,13 +12,13 @@ from pydantic import ValidationError
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.decisions.assessments import ANSWERS, assessment_schema
-from towpath_contracts.decisions.decision import Respond, UseToolDetails, adapter_of
+from towpath_contracts.decisions.decision import Respond, UseTool, UseToolDetails, adapter_of
 from towpath_contracts.decisions.evidence import evidence_fault, listed_names
 from towpath_contracts.decisions.request import DecisionKind, DecisionRequest, PromptContext
 from towpath_contracts.json_schema import schema_faults, unusable_schema
 from towpath_contracts.problems.foreign_fields import meant_field
 from towpath_contracts.problems.input_faults import located_message
-from towpath_contracts.problems.near_names import suggest_name
+from towpath_contracts.problems.near_names import nearest_name, suggest_name
 from towpath_decider.core.answers import WHOLE_ANSWER, Check, RefusedAnswer
 
 MAX_ERRORS = 5
@@ -33,6 +33,8 @@ _CALL_PLACE = ("USE_TOOL", "action_details")
 """Where a decision says which tool is called; models and writers of scripts bring other words for its fields along."""
 
 _CALL_FIELDS = tuple(UseToolDetails.model_fields)
+
+_DECISION_FIELDS = frozenset(UseTool.model_fields)
 
 _DECISIONS = (DecisionKind.DECIDE, DecisionKind.REPLAN)
 
@@ -94,7 +96,7 @@ def decision_check(context: PromptContext) -> Check | RefusedAnswer:
         try:
             decision = adapter.validate_python(value)
         except ValidationError as error:
-            return _describe_errors(error)
+            return _describe_errors(error, value)
         if answer is None or not isinstance(decision, Respond):
             return ""
         payload = decision.action_details.payload
@@ -104,18 +106,23 @@ def decision_check(context: PromptContext) -> Check | RefusedAnswer:
     return check
 
 
-def _describe_errors(error: ValidationError) -> str:
+def _describe_errors(error: ValidationError, value: JsonObject) -> str:
     return "; ".join(
-        _describe_entry(entry) for entry in error.errors(include_url=False, include_input=False)[:MAX_ERRORS]
+        _describe_entry(entry, value) for entry in error.errors(include_url=False, include_input=False)[:MAX_ERRORS]
     )
 
 
-def _describe_entry(entry: Any) -> str:
+def _describe_entry(entry: Any, value: JsonObject) -> str:
     if entry["type"] == "extra_forbidden" and entry["loc"][:2] == _CALL_PLACE:
         own = meant_field(str(entry["loc"][-1]), _CALL_FIELDS)
         return (
             f"{located_message(entry, WHOLE_ANSWER)}; here it is {own}" if own else located_message(entry, WHOLE_ANSWER)
         )
+    if entry["type"] == "union_tag_not_found" and not entry["loc"]:
+        field = entry["ctx"]["discriminator"].strip("'")
+        near = nearest_name(field, (name for name in value if name not in _DECISION_FIELDS))
+        meant = f"; did you mean {field} by {near[:MAX_NAME_CHARS]!r}?" if near is not None else ""
+        return f"{WHOLE_ANSWER}: {field} is missing{meant}"
     if entry["type"] != "union_tag_invalid":
         return located_message(entry, WHOLE_ANSWER)
     wrong, known = str(entry["ctx"]["tag"]), _QUOTED.findall(entry["ctx"]["expected_tags"])

@@ -93,6 +93,22 @@ def test_of_a_script_that_can_t_be_used_it_is_said_what_is_wrong_and_no_model_is
     assert "model" not in result.message and "repair" not in result.message
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"acton": "RESPOND", "action_details": {"payload": {}}}', "action is missing; did you mean action by 'acton'?"),
+        ('{"action_details": {"payload": {}}}', "action is missing"),
+    ],
+)
+def test_a_decision_without_its_action_is_told_in_words_for_people(text: str, said: str) -> None:
+    entry = ModelReply(text=text, usage=Usage(), cost=NOTHING, script=PlayedScriptEntry(queue="*", index=0))
+    _, _, result = play(entry, entry)
+    assert isinstance(result, GaveUp)
+    assert result.message == said
+    asked, _, _ = play(ModelReply(text=text, usage=Usage(model_calls=1), cost=NOTHING), GOOD)
+    assert f"answer: {said}" in asked[1].turns[2].text
+
+
 def test_an_empty_answer_is_named_in_words_for_the_model() -> None:
     asked, _, _ = play(ModelReply(text="", usage=Usage(), cost=NOTHING), GOOD)
     assert asked[1].turns[1].text == "(nothing)"

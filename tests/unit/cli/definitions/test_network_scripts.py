@@ -96,6 +96,11 @@ def test_odd_entries_of_a_script_are_notes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
+        ({"acton": "RESPOND", "action_details": {"payload": {}}}, "no decision has acton; did you mean action?"),
+        (
+            {"action_details": {"payload": {}}},
+            "action is missing: one of ROUTE_TO_AGENT, USE_TOOL, RESPOND, ABANDON, REQUEST_GATE",
+        ),
         ({"action": "RESPOND"}, "RESPOND has no action_details; they are an object with payload"),
         ({"action": "RESPOND", "action_details": {}}, "the action_details of RESPOND lack payload"),
         (
