@@ -18,6 +18,7 @@ from towpath.project.file_schemas import file_schema, schema_kinds
 from towpath.project.project_file import PROJECT_FILE, ProjectFile
 from towpath.project.yaml_insertion import append_item, indented, parse_yaml
 from towpath_contracts.files.policy_document import NAME_GLOB, RuleCallers, RuleEffect
+from towpath_contracts.problems.near_names import name_like
 from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
 
 SCHEMAS = Path(".towpath") / "schema"
@@ -183,7 +184,9 @@ def _text(template: str, kind: str = "", path: Path = Path(), **names: str) -> s
 
 def _check_name(name: str) -> None:
     if not _NAME.fullmatch(name):
-        detail = f"{name!r} is no name here: a letter, then letters, digits and _ . - (64 at most)"
+        near = name_like(name.lstrip("0123456789"), "_.-")[:64]
+        meant = f"; did you mean {near!r}?" if _NAME.fullmatch(near) else ""
+        detail = f"{name!r} is no name here: a letter, then letters, digits and _ . - (64 at most){meant}"
         raise ProblemError(problem("request_invalid", detail))
 
 

@@ -240,6 +240,23 @@ def test_names_that_no_file_could_bear_are_refused(tmp_path: Path, name: str) ->
     assert files_in(tmp_path) == {}
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("bad name", "did you mean 'bad_name'?"),
+        ("9 lives!", "did you mean 'lives'?"),
+        ("", ""),
+        ("größe", ""),
+        ("a" * 65, f"did you mean '{'a' * 64}'?"),
+    ],
+)
+def test_a_name_that_can_be_used_is_suggested(tmp_path: Path, name: str, meant: str) -> None:
+    with pytest.raises(ProblemError) as refused:
+        add_tool(tmp_path, PROJECT, name)
+    assert refused.value.problem.detail.endswith(meant)
+    assert ("did you mean" in refused.value.problem.detail) is bool(meant)
+
+
 def test_a_project_with_mistakes_is_refused_with_all_of_them_and_their_lines(tmp_path: Path) -> None:
     file = tmp_path / "towpath.yaml"
     file.write_text("kind: Project\nnetwork: networks\ntools: tools\n")
