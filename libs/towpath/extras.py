@@ -6,8 +6,10 @@ a module imports as it starts is listed: servers, model providers and MCP are lo
 
 import importlib.util
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from towpath_contracts.problems.registry import Problem, ProblemError, problem
+if TYPE_CHECKING:
+    from towpath_contracts.problems.registry import Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,7 @@ _EXTRAS = {
 """By the module that is started; a part of a package that is not listed needs what the package does."""
 
 
-def missing_packages(module: str, *more: str) -> Problem | None:
+def missing_packages(module: str, *more: str) -> "Problem | None":
     """Return a problem where *module* of the platform, a package that it needs, or one of *more* is not installed."""
     package = module.partition(".")[0]
     extra = _EXTRAS.get(module) or _EXTRAS.get(package)
@@ -40,6 +42,8 @@ def missing_packages(module: str, *more: str) -> Problem | None:
     missing = [name for name in needed if importlib.util.find_spec(name) is None]
     if not missing:
         return None
+    from towpath_contracts.problems.registry import problem  # a tenth of a second; mostly nothing is missing
+
     if extra is None:
         return problem("binary_missing", f"{', '.join(missing)}: not installed here")
     detail = f"{', '.join(missing)}: not installed here, and {extra.needed_by} {'it' if len(missing) == 1 else 'them'}"
@@ -50,6 +54,8 @@ def require_packages(module: str, *more: str) -> None:
     """Raise ProblemError `binary_missing` where *module*, a package that it needs, or one of *more* is not here."""
     missing = missing_packages(module, *more)
     if missing is not None:
+        from towpath_contracts.problems.registry import ProblemError  # as above
+
         raise ProblemError(missing)
 
 

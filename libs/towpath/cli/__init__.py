@@ -4,6 +4,7 @@ Nothing heavy is imported before the command that needs it runs, so that `towpat
 came from a model, a tool or a person is printed as plain text, never as markup or terminal codes.
 """
 
+import contextlib
 import gc
 import sys
 from collections.abc import Sequence
@@ -14,8 +15,17 @@ _NEW_OBJECTS_BETWEEN_COLLECTIONS = 10_000
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code (see `towpath.cli.shared.exit_codes`)."""
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    if words[:1] == ["up"]:
+        from towpath.cli.administration.platform_start import start_platform
+
+        try:
+            with contextlib.suppress(Exception):  # the command tells what is wrong, as every command does
+                start_platform(words[1:])
+        except KeyboardInterrupt:
+            return 130
     if arguments is None:  # the command's own process
         gc.set_threshold(_NEW_OBJECTS_BETWEEN_COLLECTIONS)
     from towpath.cli.app import run
 
-    return run(sys.argv[1:] if arguments is None else list(arguments))
+    return run(words)

@@ -9,7 +9,8 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from towpath.cli.administration.process_commands import join_platform, parse_process_words, replace_process
+from towpath.cli.administration.platform_start import replace_process
+from towpath.cli.administration.process_commands import join_platform, parse_process_words
 from towpath.cli.broker.broker_user_list import Deploy
 from towpath.cli.broker.credential_options import DEPLOY, remove_credential, save_credential, show_credentials
 from towpath.cli.shared.options import OUTPUT_OPTIONS, OutputOptions, examples

@@ -13,8 +13,8 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from towpath.cli.administration.platform_start import replace_process, start_platform
 from towpath.cli.shared.options import STATE
-from towpath.extras import require_packages
 from towpath.process_arguments import WorkerArguments
 from towpath_contracts.problems.near_names import suggest_or_list
 from towpath_contracts.problems.registry import ProblemError, problem
@@ -27,9 +27,6 @@ FOLLOWED = ("lock", "state.json", "nats", str(PASSWORDS))
 """What lies in a data folder and has to be its user's alone, before a program joins the platform there."""
 SHARED_REMEDY = "Start it where the folder is yours, or name the broker yourself: TOWPATH_NATS_URL, TOWPATH_NATS_USER."
 
-_SILENT = frozenset({"--help", "-h", "--json", "--attach"})
-"""Options of `up` with which nothing is started, or a program reads what it prints."""
-
 SERVICES = ("gateway", "orchestrator", "decider", "tas", "worker", "log_writer", "watchdog")
 
 
@@ -40,22 +37,9 @@ ELSEWHERE = {
 """Names that people look for among the services, and what has it."""
 
 
-def replace_process(module: str, *arguments: str) -> None:
-    """Replace this process by `python -P -m module words`; raises ProblemError where the module isn't installed.
-
-    With `-P` nothing of the working folder is imported in place of the standard library.
-    """
-    require_packages(module)
-    sys.stdout.flush()
-    os.execv(sys.executable, [sys.executable, "-P", "-m", module, *arguments])  # noqa: S606 - a fixed program, no shell
-
-
 def up(*arguments: Arguments) -> None:
     """Start the whole platform on this machine; `towpath up --help` lists its options."""
-    require_packages("towpath_embedded")
-    if sys.stdout.isatty() and not _SILENT.intersection(arguments):
-        print("  starting NATS, Postgres and every service; Ctrl-C ends it", flush=True)
-    replace_process("towpath_embedded", "up", *arguments)
+    start_platform(arguments)
 
 
 def worker(
