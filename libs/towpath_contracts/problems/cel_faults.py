@@ -11,6 +11,9 @@ Program = TypeVar("Program")
 MAX_MEANT = 3
 """Unknown names of a condition of which is told what was meant."""
 
+_CONSTANTS = {"true": "true", "false": "false", **dict.fromkeys(("null", "none", "nil", "undefined"), "null")}
+"""What CEL has for the constants of other languages, by these in small letters."""
+
 CEL_LITERAL = re.compile(
     r"""\b[bB]?[rR][bB]?(?:'[^'\n]*'|"[^"\n]*")|'{3}.*?'{3}|"{3}.*?"{3}|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|//[^\n]*""",
     re.DOTALL,
@@ -108,6 +111,16 @@ def describe_cel_fault(said: str, text: str) -> str:
 def unknown_names(unknown: Collection[str], seen: Collection[str]) -> str:
     """Return what is told of names that a condition of a policy does not see; most are arguments without `args.`."""
     names = sorted(unknown)
-    meant = [repr(nearest_name(name, seen) or f"args.{name}") for name in names[:MAX_MEANT]]
     told = f"unknown name {', '.join(names)}: a condition sees {', '.join(sorted(seen))}"
-    return f"{told}; did you mean {', '.join(meant)}?"
+    return f"{told}; did you mean {', '.join(_meant(name, seen) for name in names[:MAX_MEANT])}?"
+
+
+def _meant(name: str, seen: Collection[str]) -> str:
+    """Return a constant as CEL writes it, else in quotes what is seen and much like *name*, else an argument.
+
+    A slip seldom changes the first letter, and `target` and `urgent` share most of the others with `agent`.
+    """
+    if constant := _CONSTANTS.get(name.lower()):
+        return constant
+    begin_alike = [one for one in seen if one[:1] == name[:1].lower()]
+    return repr(nearest_name(name, begin_alike) or f"args.{name}")

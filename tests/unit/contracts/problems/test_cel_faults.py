@@ -2,9 +2,10 @@
 
 import pytest
 
-from towpath_contracts.problems.cel_faults import compile_cel, describe_cel_fault, foreign_operator
+from towpath_contracts.problems.cel_faults import compile_cel, describe_cel_fault, foreign_operator, unknown_names
 from towpath_contracts.problems.cel_library import cel_library
 
+SEEN = ("agent", "args", "caller", "origin", "run")
 PLACED = "it can't be read as CEL, at "
 
 VALUE = "a value belongs there, such as args.amount or 'EUR'"
@@ -61,3 +62,15 @@ def test_what_the_parser_says_otherwise_stays_in_one_line() -> None:
 def test_operators_of_other_languages_are_found_without_a_parser() -> None:
     assert foreign_operator("args.a = 1") == "= sets nothing here; did you mean ==?"
     assert foreign_operator("args.a == 'x = y and z'") == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        *(("True", "true"), ("FALSE", "false"), ("None", "null"), ("NULL", "null"), ("nil", "null")),
+        *(("arg", "'args'"), ("Caller", "'caller'"), ("orgin", "'origin'"), ("runs", "'run'")),
+        *(("amount", "'args.amount'"), ("target", "'args.target'"), ("urgent", "'args.urgent'")),
+    ],
+)
+def test_a_name_that_a_condition_does_not_see_is_told_what_was_meant(name: str, meant: str) -> None:
+    assert unknown_names([name], SEEN).endswith(f"; did you mean {meant}?")
