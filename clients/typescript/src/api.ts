@@ -3001,7 +3001,7 @@ export interface RunFilter {
   parent_run_id?: string | null;
   root_run_id?: string | null;
   schema_version?: number;
-  status?: string | null;
+  status?: "queued" | "running" | "waiting" | "cancelling" | "quarantined" | "completed" | "failed" | "escalated" | "abandoned" | "cancelled" | "timed_out" | null;
   thread_id?: string | null;
 }
 
@@ -4593,7 +4593,7 @@ export interface Operations {
   "GET /v1/runs": {
     path: undefined;
     query: {
-      status?: string | null;
+      status?: "queued" | "running" | "waiting" | "cancelling" | "quarantined" | "completed" | "failed" | "escalated" | "abandoned" | "cancelled" | "timed_out" | null;
       network?: string | null;
       /** `key=value` */
       label?: string | null;

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from towpath_contracts.base import JsonObject
     from towpath_contracts.events.log import Event
     from towpath_contracts.runs.run_control import RunSteered
+    from towpath_contracts.runs.statuses import RunStatus
     from towpath_contracts.tasks import RunAccepted
     from towpath_readings.tool_calls import ToolCallRecord
 
@@ -28,7 +29,7 @@ Item = TypeVar("Item")
 class RunFilters(TypedDict, total=False):
     """Of `client.runs`; `before` is the run that ended the page before, `limit` at most 200."""
 
-    status: str | None
+    status: "RunStatus | None"
     network: str | None
     label: str | None
     kind: str | None

@@ -7,6 +7,7 @@ from uuid import UUID
 from pydantic import AfterValidator, Field
 
 from towpath_contracts.base import ClientMessage, Message, MessagePart
+from towpath_contracts.runs.statuses import RunStatus
 
 BulkAction = Literal["cancel", "retry", "label", "export"]
 
@@ -34,7 +35,7 @@ LabelKey = Annotated[str, Field(min_length=1, max_length=LABEL_CHARS)]
 class RunFilter(ClientMessage):
     """Which runs, as in their list: of those that callers submitted, unless a run above them is named."""
 
-    status: Annotated[str, Field(max_length=32)] | None = None
+    status: RunStatus | None = None
     network: Annotated[str, Field(max_length=128)] | None = None
     kind: Annotated[str, Field(max_length=32)] | None = None
     label: Annotated[str, Field(max_length=513)] | None = None

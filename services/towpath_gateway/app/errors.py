@@ -4,6 +4,7 @@ Whatever goes wrong, the client gets a problem with a stable code and a remedy; 
 it.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
@@ -20,8 +21,8 @@ from starlette.routing import Match
 from towpath_contracts.canonical import canonical_json
 from towpath_contracts.problems.input_faults import FaultList, details_of, in_plain_words
 from towpath_contracts.problems.known_names import with_names
-from towpath_contracts.problems.near_names import likeness
-from towpath_contracts.problems.registry import Problem, ProblemError, problem
+from towpath_contracts.problems.near_names import likeness, suggest_name
+from towpath_contracts.problems.registry import Problem, ProblemDetail, ProblemError, problem
 from towpath_gateway.core.a2a_errors import is_a2a, unread_call, unread_message
 from towpath_gateway.core.headers import SAFE_METHODS
 from towpath_gateway.core.openai_errors import is_openai, openai_error, openai_path_meant, retry_header
@@ -45,6 +46,9 @@ _CODES = {
 
 _NEEDS_RETRY_AFTER = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE})
 
+
+_QUERY = "/query/"
+"""How the pointer of a parameter of the query begins."""
 
 _NO_PATH = "GET /openapi.json lists every path of the API, and the console is at /."
 
@@ -137,8 +141,17 @@ async def on_invalid(request: Request, error: Exception) -> Response:
     taken = getattr(request.scope.get("route"), "body_field", None)
     kind = None if taken is None else taken.field_info.annotation
     model = kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
-    details = in_plain_words(details_of(error.errors(), model))
+    details = tuple(_with_choice_meant(one, request) for one in in_plain_words(details_of(error.errors(), model)))
     return problem_response(validation_problem(FaultList(details, len(details))), request)
+
+
+def _with_choice_meant(fault: ProblemDetail, request: Request) -> ProblemDetail:
+    """Return *fault* with the word that was meant, where a parameter of the query takes a few words and got another."""
+    given = request.query_params.get(fault.pointer.removeprefix(_QUERY)) if fault.code == "literal_error" else None
+    if given is None or not fault.pointer.startswith(_QUERY):
+        return fault
+    meant = suggest_name(given, re.findall(r"'([^']+)'", fault.detail))
+    return fault.model_copy(update={"detail": f"{fault.detail}{meant}"})
 
 
 async def on_http_error(request: Request, error: Exception) -> Response:

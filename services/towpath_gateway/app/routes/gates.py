@@ -97,7 +97,7 @@ class DelegateGateBody(ClientMessage):
 async def list_gates(
     dependencies: Dependencies,
     principal: GatesReader,
-    status: Annotated[GateStatus | Literal["all"], Query(description="`all` for every status")] = "pending",
+    status: Annotated[Literal[GateStatus, "all"], Query(description="`all` for every status")] = "pending",
     run_id: UUID | None = None,
     root_run_id: Annotated[
         UUID | None, Query(description="of this run, which a caller submitted, and of every run below it")

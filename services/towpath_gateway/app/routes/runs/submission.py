@@ -16,7 +16,7 @@ from towpath_contracts.events.cloud_events import BATCH_TYPE
 from towpath_contracts.events.event_pages import EventPage
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.run_limits import MAX_DEPTH, MAX_STEPS_CAP
-from towpath_contracts.runs.statuses import FINAL_STATUSES
+from towpath_contracts.runs.statuses import FINAL_STATUSES, RunStatus
 from towpath_contracts.runs.trace_context import RemoteSpan
 from towpath_contracts.runs.tree import GetTree, RunTreeNode
 from towpath_contracts.runs.views import ActionDone, CancelRun, ExecutionHistory, GetHistory, ListRuns, RunPage, RunView
@@ -166,7 +166,7 @@ async def submit_task(
 async def list_runs(
     dependencies: Dependencies,
     principal: RunsReader,
-    status: Annotated[str | None, Query(max_length=32)] = None,
+    status: Annotated[RunStatus | None, Query()] = None,
     network: Annotated[str | None, Query(max_length=128)] = None,
     label: Annotated[str | None, Query(max_length=256, description="`key=value`")] = None,
     kind: Annotated[RunKind | None, Query()] = None,
