@@ -39,6 +39,9 @@ MAX_FAULT_CHARS = 200
 MAX_COMPILED = 256
 """Schemas that are kept compiled: an agent's is used for every step of its runs."""
 
+_REQUIRED = " is a required property"
+"""How jsonschema says that a member is missing, behind its name."""
+
 Faults = Callable[[Any], tuple[str, ...]]
 
 
@@ -52,6 +55,11 @@ def schema_faults(schema: Mapping[str, Any], value: Any) -> tuple[str, ...]:
     """Return what is wrong with *value* against *schema*: the first few faults with their places, or nothing."""
     compiled = _compiled_schema(schema)
     return (compiled,) if isinstance(compiled, str) else compiled(value)
+
+
+def fault_in_words(said: str) -> str:
+    """Return what jsonschema *said* of a value, in words for who has no schema before them."""
+    return f"{said.removesuffix(_REQUIRED)} is missing" if said.endswith(_REQUIRED) else said
 
 
 def is_nested_deeper(value: Any, levels: int) -> bool:
@@ -113,7 +121,7 @@ def _check(validator: Any) -> Faults:
             return (f"the schema refers to {error.ref!r}, which is not part of it",)
         except (RecursionError, TooMuchWorkError):
             return ("the schema's references never end, or it asks for too many steps for this value",)
-        return tuple(f"{error.json_path}: {error.message[:MAX_FAULT_CHARS]}" for error in found)
+        return tuple(f"{error.json_path}: {fault_in_words(error.message)[:MAX_FAULT_CHARS]}" for error in found)
 
     return check
 

@@ -209,7 +209,7 @@ async def test_b5_arguments_are_decoded_and_an_answer_comes_back_as_a_model(watc
     said = [message.content for message in talk.messages if message.role == "platform"]
     assert "mark.pure: the arguments can't be read: they are not JSON" in said[0]
     assert "mark.pure: required parameter 'n': missing" in said[1]  # empty arguments are {}
-    assert "'score' is a required property" in said[2]
+    assert "'score' is missing" in said[2]
     assert [call.arguments for message in talk.messages for call in message.tool_calls] == [{"n": 1}]
 
 

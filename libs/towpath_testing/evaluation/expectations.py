@@ -10,6 +10,7 @@ from referencing import Registry
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.files.evaluation_suite import ExpectedCall, ExpectedOutcome, ForbiddenCall
+from towpath_contracts.json_schema import fault_in_words
 from towpath_contracts.problems.cel_library import cel_library
 from towpath_testing.evaluation.arguments import includes
 from towpath_testing.runs import RunResult
@@ -80,7 +81,7 @@ def _output(expect: ExpectedOutcome, output: JsonObject) -> Iterator[str]:
     kind: Any = validator_for(expect.output, default=Draft202012Validator)
     for error in kind(expect.output, registry=Registry()).iter_errors(output):
         at = "".join(f"/{part}" for part in error.absolute_path)
-        yield f"the answer does not fit its schema{f' at {at}' if at else ''}: {error.message}"
+        yield f"the answer does not fit its schema{f' at {at}' if at else ''}: {fault_in_words(error.message)}"
 
 
 def _expressions(expect: ExpectedOutcome, outcome: JsonObject) -> Iterator[str]:

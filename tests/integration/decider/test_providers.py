@@ -88,9 +88,9 @@ async def test_b5_an_answer_is_held_against_the_agents_schema_and_repaired(api: 
     assert details[0]["properties"]["payload"]["properties"]["verdict"]["enum"] == ["ship", "hold"]
     repair = api.sent_turns(1)[-1][1]
     assert "'maybe' is not one of" in repair
-    assert "'score' is a required property" in repair
+    assert "'score' is missing" in repair
     twice = await api.ask(api.dialect.says(wrong), context=only_respond)
-    assert "'score' is a required property" in failed(twice, "invalid_output").message
+    assert "'score' is missing" in failed(twice, "invalid_output").message
 
 
 async def test_b13_two_failures_then_success_wait_one_and_two_seconds(api: ProviderApi) -> None:

@@ -96,7 +96,10 @@ def test_of_a_script_that_can_t_be_used_it_is_said_what_is_wrong_and_no_model_is
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('{"acton": "RESPOND", "action_details": {"payload": {}}}', "action is missing; did you mean action by 'acton'?"),
+        (
+            '{"acton": "RESPOND", "action_details": {"payload": {}}}',
+            "action is missing; did you mean action by 'acton'?",
+        ),
         ('{"action_details": {"payload": {}}}', "action is missing"),
     ],
 )

@@ -73,7 +73,7 @@ async def test_a_case_passes_where_all_of_it_holds(project: Path) -> None:
         ({"lacks": ["refunded"]}, "the answer contains 'refunded': 'Order 8812"),
         ({"matches": "^No"}, "the answer does not match '^No': 'Order"),
         ({"output": {"properties": {"message": {"maxLength": 3}}}}, "the answer does not fit its schema at /message:"),
-        ({"output": {"required": ["id"]}}, "the answer does not fit its schema: 'id' is a required property"),
+        ({"output": {"required": ["id"]}}, "the answer does not fit its schema: 'id' is missing"),
         ({"that": ["result.steps < 2"]}, "result.steps < 2 is False, not true"),
         ({"that": ["result.stpes < 2"]}, "result.stpes < 2 can't be evaluated:"),
         ({"calls": [{"tool": "orders.send"}]}, "orders.send was not called"),

@@ -24,7 +24,13 @@ from jsonschema.validators import extend
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
-from towpath_contracts.json_schema import MAX_SCHEMA_DEPTH, is_nested_deeper, mixes_patterns, sub_schemas
+from towpath_contracts.json_schema import (
+    MAX_SCHEMA_DEPTH,
+    fault_in_words,
+    is_nested_deeper,
+    mixes_patterns,
+    sub_schemas,
+)
 from towpath_contracts.problems.near_names import suggest_name
 from towpath_contracts.schema_bounds.pattern_work import MAX_PATTERN_WORK, pattern_work, patterns_in
 from towpath_contracts.schema_bounds.size import SchemaTooCostlyError, require_bounded
@@ -171,7 +177,8 @@ def _describe_error(error: ValidationError, hidden: Collection[str]) -> str:
         return f"{where}: does not satisfy {error.validator}"  # the full message would repeat everything inside
     if error.validator == "additionalProperties":
         return f"{where}: {_unknown_members(error, hidden)}"
-    return f"{where}: {error.message[:300]}"
+    said = fault_in_words(error.message) if error.validator == "required" else error.message
+    return f"{where}: {said[:300]}"
 
 
 def _unknown_members(error: ValidationError, hidden: Collection[str]) -> str:

@@ -116,7 +116,7 @@ def test_another_operation_is_another_reason() -> None:
 @pytest.mark.parametrize(
     ("args", "word"),
     [
-        ({}, "'amount' is a required property"),
+        ({}, "'amount' is missing"),
         ({"amount": "5"}, "amount: '5' is not of type 'number'"),
         ({"amount": 1, "x": 2}, "'x' was unexpected"),
         (
