@@ -116,7 +116,9 @@ def _say(error: Exception) -> int:
     said: object = describe_wrong_settings(error) if isinstance(error, ValidationError) else error
     if isinstance(error, RefusedError) and is_located(error.problem.detail):
         said = join_sentences(error.problem.detail, error.remedy)  # of a line of a file the code says no more
-    sys.stderr.write(f"towpath worker: {said}\n")
+    line = f"towpath worker: {said}"
+    # At a terminal it stands out from the log lines of the start, which are above it.
+    sys.stderr.write(f"\n\x1b[1;31m{line}\x1b[0m\n" if sys.stderr.isatty() else f"{line}\n")
     return USAGE_ERROR
 
 

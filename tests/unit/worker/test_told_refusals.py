@@ -1,0 +1,20 @@
+"""Why there is no worker is what stands out at a terminal; in a file or a pipe it is a plain line."""
+
+import sys
+
+import pytest
+
+from towpath.errors import DeclarationError
+from towpath_worker.__main__ import USAGE_ERROR, _say
+
+
+@pytest.mark.parametrize(
+    ("is_terminal", "written"),
+    [(True, "\n\x1b[1;31mtowpath worker: no tools\x1b[0m\n"), (False, "towpath worker: no tools\n")],
+)
+def test_at_a_terminal_the_refusal_is_red_below_what_was_logged(
+    is_terminal: bool, written: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
+    assert _say(DeclarationError("no tools")) == USAGE_ERROR
+    assert capsys.readouterr().err == written
