@@ -263,13 +263,17 @@ class Platform:
             log=self.log("nats"),
             notice=self._notice,
         )
-        # No server is started before it is known that the user's code can be served.
-        await asyncio.gather(self._grant(workers), asyncio.to_thread(self._postgres.prepare))
-        await self._supervisor.start([self._postgres, self._nats])
-        self._recovery = recovery = BrokerRecovery(
-            self._nats, partial(self.hold, "nats"), partial(self.release, "nats"), self._notice
-        )
-        await asyncio.gather(self._prepare_database(), recovery.declare())
+        told: list[str] = []  # later: where the user's code can't be served, no server was ready
+        database = asyncio.create_task(self._start_database(told.append))
+        try:
+            await self._grant(workers)
+            self._tell(told)
+            recovery = await self._start_broker()
+            await database
+            self._tell(told)
+        finally:
+            database.cancel()
+            await asyncio.gather(database, return_exceptions=True)
         self._background_tasks.append(asyncio.create_task(recovery.run(), name="recover the broker"))
         self.write_state()
 
@@ -284,6 +288,25 @@ class Platform:
         workers = [unit for worker, user in pairs for unit in self._worker_units(worker, user)]
         await self._supervisor.start([*(unit for role in roles for unit in units[role]), *workers])
         self.write_state()
+
+    async def _start_database(self, tell: Notice) -> None:
+        """Start Postgres with all tables; no code of the user is needed for it, and no credential."""
+        await asyncio.to_thread(self.postgres.prepare)
+        await self._supervisor.start([self.postgres], tell)
+        await self._prepare_database()
+
+    async def _start_broker(self) -> BrokerRecovery:
+        """Start NATS with all streams; its users are known by now."""
+        await self._supervisor.start([self.nats])
+        self._recovery = recovery = BrokerRecovery(
+            self.nats, partial(self.hold, "nats"), partial(self.release, "nats"), self._notice
+        )
+        await recovery.declare()
+        return recovery
+
+    def _tell(self, lines: list[str]) -> None:
+        while lines:
+            self._notice(lines.pop(0))
 
     async def _prepare_database(self) -> None:
         await self.postgres.ensure_database()

@@ -73,9 +73,12 @@ class Supervisor:
             for name, watched in self._watched.items()
         }
 
-    async def start(self, units: Iterable[ManagedProcess]) -> None:
-        """Start *units* together and watch each from its readiness on; raise ProblemError when one can't be started."""
-        starts = [asyncio.create_task(self._start(unit)) for unit in units]
+    async def start(self, units: Iterable[ManagedProcess], tell: Notice | None = None) -> None:
+        """Start *units* together and watch each from its readiness on; raise ProblemError when one can't be started.
+
+        *tell* is told of their readiness instead of whoever is told everything.
+        """
+        starts = [asyncio.create_task(self._start(unit, tell or self._notice)) for unit in units]
         try:
             await asyncio.gather(*starts)
         finally:
@@ -162,12 +165,12 @@ class Supervisor:
             units += [unit for unit in former if unit.name in group]
             await asyncio.gather(*(unit.stop() for unit in units))
 
-    async def _start(self, unit: ManagedProcess) -> None:
+    async def _start(self, unit: ManagedProcess, tell: Notice) -> None:
         watched = self._watched[unit.name] = SupervisedProcess(unit=unit)
         watched.released.set()
         began = monotonic()
         await unit.start()
-        self._notice(f"{unit.name} is ready after {monotonic() - began:.1f} s")
+        tell(f"{unit.name} is ready after {monotonic() - began:.1f} s")
         watched.task = asyncio.create_task(self._watch(watched), name=f"watch {unit.name}")
 
     async def _watch(self, watched: SupervisedProcess) -> None:

@@ -22,7 +22,9 @@ from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.streams import CONSUMERS, STREAMS
 from towpath_embedded.platform import Platform
 from towpath_embedded.platform_state import lock_folder, read_state
+from towpath_embedded.processes.role_process import WorkerLaunch
 from towpath_embedded.servers.postgres_identity import temporary_folder
+from towpath_fabric.postgres.migrations import plan
 
 
 @asynccontextmanager
@@ -246,3 +248,54 @@ async def test_a_cancelled_start_leaves_nothing_running(folder: Path) -> None:
         await starting
     assert platform.processes == {}
     assert read_state(folder) is None
+
+
+async def is_migrated(platform: Platform) -> bool:
+    try:
+        return not (await plan(platform.dsn())).missing
+    except (RuntimeError, OSError, asyncpg.PostgresError, ProblemError):  # it has not begun, or is just starting
+        return False
+
+
+def tools_that_wait_for(file: Path) -> str:
+    return (
+        "import time\nfrom pathlib import Path\nfrom towpath import tool\n\n"
+        f"while not Path({str(file)!r}).exists():\n    time.sleep(0.02)\n\n\n"
+        '@tool\ndef find() -> str:\n    """Find."""\n    return ""\n'
+    )
+
+
+async def test_the_database_is_made_while_a_worker_is_asked_for_its_tools(folder: Path) -> None:
+    tools, go, told = folder / "tools.py", folder / "go", list[str]()
+    tools.write_text(tools_that_wait_for(go))
+    platform = Platform(folder / "data", durable=False, notice=told.append)
+    worker = WorkerLaunch(modules=(str(tools),), directory=folder)
+    starting = asyncio.create_task(platform.start_servers([worker]))
+    try:
+        async with asyncio.timeout(60):
+            while not await is_migrated(platform):  # noqa: ASYNC110 - the database tells nobody
+                await asyncio.sleep(0.05)
+        assert told == [], "nothing is told as ready before it is known that the tools can be served"
+        go.touch()
+        await starting
+        assert [line.split()[0] for line in told] == ["postgres", "nats"]
+    finally:
+        go.touch()
+        await asyncio.gather(starting, return_exceptions=True)
+        await platform.stop()
+
+
+async def test_refused_tools_leave_no_server_behind(folder: Path) -> None:
+    tools, told = folder / "tools.py", list[str]()
+    tools.write_text("from towpath import tool\n\n\n@tool(effect_class='wriet')\ndef find() -> str: ...\n")
+    platform = Platform(
+        folder / "data",
+        durable=False,
+        notice=told.append,
+        workers=[WorkerLaunch(modules=(str(tools),), directory=folder)],
+    )
+    with pytest.raises(ProblemError):
+        await platform.start()
+    assert platform.processes == {} and told == []
+    process = platform.postgres.process
+    assert process is None or process.poll() is not None
