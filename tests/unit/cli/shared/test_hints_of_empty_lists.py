@@ -18,7 +18,10 @@ _COMMAND = re.compile(r"\btowpath ([a-z][^;.,:)`]*)")
 def hints() -> Iterator[tuple[str, str]]:
     """Yield the place and the text of every hint: the argument `empty`, with what it names in its module."""
     for path in sorted(Path(towpath.cli.__path__[0]).rglob("*.py")):
-        tree = ast.parse(path.read_text("utf-8"))
+        written = path.read_text("utf-8")
+        if "empty" not in written:  # parsing takes long, and every process of tests that collects this does it
+            continue
+        tree = ast.parse(written)
         for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
             for given in (one.value for one in call.keywords if one.arg == "empty"):
                 for text in texts(given, tree, set()):
