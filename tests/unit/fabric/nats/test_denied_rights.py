@@ -1,11 +1,23 @@
 """What the broker denies is logged once for all subjects that begin alike, unless somebody who waits is told of it."""
 
+from collections.abc import Iterator
+
 import pytest
+import structlog
 from nats.errors import Error
 from structlog.testing import capture_logs
 
 from towpath_fabric.nats import broker_errors
 from towpath_fabric.nats.broker_errors import MAX_DENIED, BrokerErrors
+
+
+@pytest.fixture(autouse=True)
+def every_level() -> Iterator[None]:
+    """Log every level here: a service that an earlier test had in this process has configured its own for all."""
+    before = structlog.get_config()
+    structlog.reset_defaults()
+    yield
+    structlog.configure(**before)
 
 
 def denied(what: str, subject: str) -> Error:
