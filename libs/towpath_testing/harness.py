@@ -99,6 +99,7 @@ class Harness:
         self._runner: asyncio.Runner | None = None
         self._changed = asyncio.Event()
         self._seen: set[UUID] = set()
+        self._waiting: tuple[UUID, ...] | None = None
         self._begun: list[UUID] = []
         self.clock = HarnessClock(self._look)
 
@@ -197,10 +198,9 @@ class Harness:
             async with scope:
                 while True:
                     changed = self._changed  # taken before the look, so that nothing is missed between it and the wait
-                    for gate in await self._pending():
-                        if gate.gate_id not in self._seen:
-                            self._seen.add(gate.gate_id)
-                            return HarnessGate(gate, self._resolve)
+                    gate = await self._next_unseen()
+                    if gate is not None:
+                        return HarnessGate(gate, self._resolve)
                     if self._begun and not self._open.any_run_goes_on():
                         break
                     await changed.wait()
@@ -211,6 +211,32 @@ class Harness:
             raise NoGateError(msg) from None
         msg = f"no gate: {await self._reason_for_no_gate()}"
         raise NoGateError(msg)
+
+    async def _next_unseen(self) -> GateView | None:
+        """Return the oldest gate that waits and was not returned yet.
+
+        It is taken before it is asked for: of many that wait here each asks for its own, and none for all.
+        """
+        for gate_id in self._waiting_gates():
+            if gate_id in self._seen:
+                continue
+            self._seen.add(gate_id)
+            try:
+                page = await self._ask(rpc.LIST_GATES, ListGates(project=PROJECT, gate_id=gate_id))
+            except BaseException:  # whatever it is, such as the end of the wait: the gate is there for the next
+                self._seen.discard(gate_id)
+                self._on_events()
+                raise
+            if page.gates:  # else it was closed meanwhile
+                found: GateView = page.gates[0]
+                return found
+        return None
+
+    def _waiting_gates(self) -> tuple[UUID, ...]:
+        """Return the gates that wait and were not returned yet, the oldest first; looked up once after each event."""
+        if self._waiting is None:
+            self._waiting = tuple(one for one in self._open.waiting_gates() if one not in self._seen)
+        return self._waiting
 
     async def _reason_for_no_gate(self) -> str:
         """Say what the last run that goes on does, or where all have ended what the last came to."""
@@ -248,7 +274,11 @@ class Harness:
         if not self._open.any_gate_waits():
             return ()
         page = await self._ask(rpc.LIST_GATES, ListGates(project=PROJECT))
-        return tuple(page.gates)
+        gates = list(page.gates)
+        while page.next_after is not None:
+            page = await self._ask(rpc.LIST_GATES, ListGates(project=PROJECT, after=page.next_after))
+            gates += page.gates
+        return tuple(gates)
 
     async def _resolve(self, gate: GateView, verdict: str, reason: str, by: str, args: JsonObject | None) -> None:
         method = rpc.RESOLVE_GATE if gate.approval_id is None else rpc.RESOLVE_APPROVAL
@@ -274,6 +304,7 @@ class Harness:
 
     def _on_events(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()
+        self._waiting = None
         changed.set()
 
 

@@ -184,6 +184,11 @@ class MemoryPlatform:
         """Return whether any gate is open."""
         return bool(self.runs.gates.waiting)
 
+    def waiting_gates(self) -> list[UUID]:
+        """Return the gates that wait, in the order in which a list of them has them."""
+        order = sorted((gate["opened_at"], gate_id) for gate_id, gate in self.runs.gates.waiting.items())
+        return [gate_id for _, gate_id in order]
+
     async def look(self) -> None:
         """Look for what is overdue."""
         await self._orchestrator.reconciler.look()
