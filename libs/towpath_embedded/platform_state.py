@@ -19,11 +19,10 @@ from typing import Any, TextIO
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_embedded.local_access import SESSION_FILE, SIGN_IN_FILE, TOKEN_FILE
 from towpath_embedded.start_hints import is_free, is_port
+from towpath_fabric.addresses.port_owners import LOCK_FILE, STATE_FILE
 from towpath_fabric.clock import wall
 from towpath_fabric.file_owners import fault_above, fault_of_status, write_private
 
-LOCK_FILE = "lock"
-STATE_FILE = "state.json"
 PORTS_FILE = "ports.json"
 BROKER_FOLDER = "nats"
 DATABASE_FOLDER = "postgres"

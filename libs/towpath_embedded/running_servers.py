@@ -16,9 +16,10 @@ from typing import Self
 from towpath.client.settings import is_mine, running_state
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_embedded.local_access import LocalAccess
-from towpath_embedded.platform_state import BROKER_FOLDER, STATE_FILE
+from towpath_embedded.platform_state import BROKER_FOLDER
 from towpath_embedded.processes import role_names, role_process
 from towpath_embedded.processes.ports import LOOPBACK
+from towpath_fabric.addresses.port_owners import STATE_FILE
 
 PASSWORDS = Path(BROKER_FOLDER) / "passwords.json"
 

@@ -9,6 +9,8 @@ import math
 import re
 import ssl
 from collections.abc import Callable, Coroutine
+from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from nats.aio.client import Client
@@ -17,6 +19,8 @@ from nats.errors import Error as NatsError
 
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.rpc import REGISTER_TOOLS
+from towpath_fabric.addresses.broker_addresses import DEFAULT_PORT, broker_places
+from towpath_fabric.addresses.port_owners import PLATFORM_FOLDER, port_owner
 from towpath_fabric.clock import monotonic
 from towpath_fabric.nats.broker_owner import BrokerOwnerError
 from towpath_fabric.outages.outage import Outage
@@ -54,6 +58,7 @@ _OWN_PLATFORM = (
     "worker --data FOLDER --worker FILE. After towpath up --ephemeral stop that, and start it again with the tools: "
     "towpath up --ephemeral --worker FILE."
 )
+_LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _NEW_CREDENTIAL = (
     "On a deployment: towpath workers credential add {name} --project {project} --toolset {toolset}, start the broker "
     "again, and set TOWPATH_NATS_USER={name} and TOWPATH_NATS_PASSWORD from deploy/secrets/{name}.env."
@@ -169,20 +174,46 @@ def broker_denied(settings: BrokerSettings, subject: str) -> ProblemError:
     lacks = f"register the toolset {toolset} of the project {project}"
     if user:
         wider = _WIDER_CREDENTIAL.format(user=user, project=project, toolset=toolset)
-        remedy = f"{wider} {_OWN_PLATFORM.format(what='it')}"
+        remedy = f"{wider} {_own_platform(settings, 'it')}"
         return ProblemError(problem("broker_denied", f"the broker does not let the user {user} {lacks}", remedy=remedy))
     name = toolset if project == "default" else f"{project}-{toolset}"  # two projects may have the same toolset
     new = _NEW_CREDENTIAL.format(name=name, project=project, toolset=toolset)
     detail = f"this worker has no user and password, so the broker does not let it {lacks}"
-    return ProblemError(problem("broker_denied", detail, remedy=f"{_OWN_PLATFORM.format(what='the worker')} {new}"))
+    return ProblemError(problem("broker_denied", detail, remedy=_own_platform(settings, "the worker", new)))
+
+
+def _own_platform(settings: BrokerSettings, what: str, otherwise: str = "") -> str:
+    """Say how *what* comes to the platform of this machine: by its folder, where the broker is seen to be its own.
+
+    Where it is not seen, *otherwise* says what is done with another one.
+    """
+    data = _data_folder(settings)
+    if data is None:
+        return f"{_OWN_PLATFORM.format(what=what)} {otherwise}".rstrip()
+    if data.name != PLATFORM_FOLDER:
+        started = f"towpath up --only worker --data {quote(str(data))} --worker FILE"
+        return f"The broker is that of the Towpath on {data}: start {what} so: {started}."
+    named = [name for name in ("nats_url", "nats_user", "nats_password") if name in settings.model_fields_set]
+    unset = f" and unset {', '.join(f'TOWPATH_{name.upper()}' for name in named)}" if named else ""
+    there = quote(str(data.parent))
+    return f"The broker is that of the Towpath of {data.parent}: start {what} there: cd {there}{unset}."
+
+
+def _data_folder(settings: BrokerSettings) -> Path | None:
+    """Return the data folder of the platform whose broker this is; None for brokers elsewhere, or of another user."""
+    places = list(broker_places(settings.nats_url))
+    if len(places) != 1 or places[0].hostname not in _LOOPBACK:
+        return None
+    owner = port_owner(places[0].port or DEFAULT_PORT)
+    return owner.data if owner else None
 
 
 def _login_denied(settings: BrokerSettings) -> ProblemError:
-    own = _OWN_PLATFORM.format(what="it")
     if user := settings.nats_user:
         detail = f"the broker knows no user {user} with this password: one of the two is wrong, or newer than its start"
-        known = _KNOWN_CREDENTIAL.format(user=user)
-        return ProblemError(problem("broker_denied", detail, remedy=f"{own} {known}"))
+        remedy = _own_platform(settings, "it", _KNOWN_CREDENTIAL.format(user=user))
+        return ProblemError(problem("broker_denied", detail, remedy=remedy))
+    own = _own_platform(settings, "it")
     for file, what in ((settings.nats_nkey_file, "nkey"), (settings.nats_creds_file, "credentials")):
         if file is not None:
             detail = f"the broker does not know the {what} of {file}"

@@ -9,7 +9,7 @@ import pytest
 from tests.support.platform.up_in_process import Lines, status_after
 from tests.support.worker import hostile_mcp
 
-from towpath_embedded.platform_state import STATE_FILE
+from towpath_fabric.addresses.port_owners import STATE_FILE
 
 POLICY = "kind: Policy\nrules:\n  - {name: look, tool: bad.kept, effect: allow}\n"
 

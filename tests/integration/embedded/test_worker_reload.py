@@ -7,6 +7,7 @@ import pty
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,8 @@ import httpx2
 import pytest
 from tests.support.platform.up_in_process import Lines, status_after
 
-from towpath_embedded.processes.ports import PortOwner, port_owner
+from towpath.cli.shared.exit_codes import DENIED
+from towpath_fabric.addresses.port_owners import PortOwner, port_owner
 
 TOOLS = """
 import time
@@ -102,6 +104,17 @@ class Shop:
     def state(self) -> Any:
         return json.loads((self.folder / ".towpath" / "state.json").read_text())
 
+    def refused_elsewhere(self) -> str:
+        """Start a worker for this platform's broker in another folder, and return what it says at its end."""
+        environment = {**os.environ, "TOWPATH_NATS_URL": self.state()["nats_url"]}
+        with tempfile.TemporaryDirectory() as other:
+            command = [Path(sys.executable).parent / "towpath", "worker", str(self.tools)]
+            ended = subprocess.run(
+                command, check=False, cwd=other, env=environment, capture_output=True, text=True, timeout=120
+            )
+        assert ended.returncode == DENIED
+        return ended.stdout + ended.stderr
+
     def calls(self) -> list[str]:
         return (self.folder / "calls").read_text().splitlines()
 
@@ -165,6 +178,9 @@ def test_a_broken_save_is_told_with_its_line_and_a_new_file_is_served_and_has_it
         for address in (state["gateway_url"], state["nats_url"]):
             owner = port_owner(urlsplit(address).port or 0)
             assert owner == PortOwner(f"the Towpath of {shop.folder} (pid {state['pid']})", shop.folder / ".towpath")
+        said = shop.refused_elsewhere()
+        assert f"The broker is that of the Towpath of {shop.folder}: start the worker there: cd {shop.folder}" in said
+        assert "and unset TOWPATH_NATS_URL." in said
         shop.tools.write_text(TOOLS.replace("def find()", "def find("))
         assert "tools/orders.py was refused, and the worker goes on with what it has" in told.wait_for("was refused")
         assert "tools/orders.py:9: not Python" in told.wait_for("not Python")

@@ -13,8 +13,9 @@ from tests.support.waiting import eventually
 
 from towpath.cli import main
 from towpath_contracts.streams import CONSUMERS, STREAMS, TASKS_CONSUMER
-from towpath_embedded.processes.ports import free_port, port_owner
+from towpath_embedded.processes.ports import free_port
 from towpath_embedded.servers.nats import Nats, nats_binary
+from towpath_fabric.addresses.port_owners import port_owner
 from towpath_fabric.nats.stream_declaration import declare_streams
 from towpath_fabric.nats.streams import ask_broker, ensure_streams
 
