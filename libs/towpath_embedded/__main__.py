@@ -17,7 +17,12 @@ if __name__ == "__main__":
 if __name__ == "__main__" and starts_probably(sys.argv[1:]):
     fork_client.server()  # it imports the services, which is most of a start, while this process imports its own part
 
-with paused():
+from towpath.cli.administration.platform_start import is_told
+from towpath.cli.shared.progress import progress_of_imports
+
+_IS_WATCHED = __name__ == "__main__" and sys.argv[1:2] == ["up"] and is_told(sys.argv[2:])
+
+with paused(), progress_of_imports("Importing the platform", shown=_IS_WATCHED):
     from cyclopts import App, Parameter
 
     from towpath.cli.shared.usage_errors import usage_panel

@@ -17,6 +17,7 @@ from towpath.cli.shared.table import fold_line
 from towpath.cli.shared.text import printable
 from towpath_contracts.problems.registry import Problem
 from towpath_embedded.refused_files import FileFate
+from towpath_embedded.start_progress import StartProgress
 from towpath_fabric.clock import wall
 from towpath_fabric.telemetry.log_follower import readable_line
 
@@ -35,19 +36,22 @@ class UpConsole:
         """Whether a refused file ends the start, so that saving it begins nothing."""
 
         self._out = Console(stderr=as_json, highlight=False)
+        self._progress = StartProgress(shown=self._out.is_terminal and not as_json)
+        self.working = self._progress.working
 
     def ready(self, state: dict[str, Any], *, seconds: float, ephemeral: bool) -> None:
         """Show where everything is."""
+        self._progress.close()
         if self._as_json:
             sys.stdout.write(json.dumps({**state, "ready_s": round(seconds, 2), "ephemeral": ephemeral}) + "\n")
             sys.stdout.flush()
             return
         self._table(_rows(state, ephemeral=ephemeral))
         count = len(state["processes"])
-        self._out.print(Text(f"\n  ready in {seconds:.1f} s · {count} processes · Ctrl-C stops all in order"))
+        self._print(Text(f"\n  ready in {seconds:.1f} s · {count} processes · Ctrl-C stops all in order"))
         for step in next_steps(state):
             self._folded("  ", step, "dim")
-        self._out.print()
+        self._print()
 
     def attached(self, state: dict[str, Any]) -> None:
         """Show where everything is of a platform that another process runs."""
@@ -57,10 +61,11 @@ class UpConsole:
             return
         self._table([row for row in _rows(state, ephemeral=False) if row[0] != "Data"])
         whose = f"the platform of pid {state['pid']}"
-        self._out.print(Text(f"\n  attached to {whose} · Ctrl-C leaves it running\n"))
+        self._print(Text(f"\n  attached to {whose} · Ctrl-C leaves it running\n"))
 
     def services(self, state: dict[str, Any], *, seconds: float) -> None:
         """Show where services answer that were started alone."""
+        self._progress.close()
         if self._as_json:
             sys.stdout.write(json.dumps({**state, "ready_s": round(seconds, 2)}) + "\n")
             sys.stdout.flush()
@@ -68,7 +73,11 @@ class UpConsole:
         self._table([(name, one["health_url"], "") for name, one in state["processes"].items()])
         count = len(state["processes"])
         told = f"{count} process{'' if count == 1 else 'es'} · Ctrl-C stops {'it' if count == 1 else 'them'} alone"
-        self._out.print(Text(f"\n  ready in {seconds:.1f} s · {told}\n"))
+        self._print(Text(f"\n  ready in {seconds:.1f} s · {told}\n"))
+
+    def _print(self, *texts: Text, soft_wrap: bool = False) -> None:
+        with self._progress.hidden():
+            self._out.print(*texts, soft_wrap=soft_wrap)
 
     def _table(self, rows: Sequence[tuple[str, str, str]]) -> None:
         # Lines of our own instead of a table's: addresses are copied, so they are never cut or wrapped.
@@ -79,9 +88,9 @@ class UpConsole:
             start = [(f"  {label:<{labels}}", "bold"), (f"{value:<{width}}", "cyan")]
             line = Text.assemble(*start, (f"  {note}", "dim"))
             if self._out.is_terminal and note and line.cell_len > self._out.width:
-                self._out.print(Text.assemble(*start), soft_wrap=True)
+                self._print(Text.assemble(*start), soft_wrap=True)
                 line = Text(f"{'':<{labels + 2}}{note}", style="dim")
-            self._out.print(line, soft_wrap=True)
+            self._print(line, soft_wrap=True)
 
     def notice(self, line: str, style: str = "") -> None:
         """Show one line with the time of day."""
@@ -99,13 +108,13 @@ class UpConsole:
         line = printable(line)
         room = self._out.width - len(start) if self._out.is_terminal else len(line)
         for text in fold_line(line, room):
-            self._out.print(Text(f"{start}{text}", style=style), soft_wrap=True)
+            self._print(Text(f"{start}{text}", style=style), soft_wrap=True)
             start = " " * len(start)
 
     def keys(self, known: Mapping[str, str]) -> None:
         """Show which keys are taken from here on."""
         self._folded("  ", " · ".join(f"{key} {what}" for key, what in known.items()), "dim")
-        self._out.print()
+        self._print()
 
     def refused(self, file: str, faults: Sequence[str], fate: FileFate = FileFate.REFUSED) -> None:
         """Show what is wrong with a file that was refused, or with a script, which is read when a run asks."""
@@ -116,10 +125,11 @@ class UpConsole:
 
     def log(self, name: str, line: str) -> None:
         """Show one line of a child's log."""
-        self._out.print(Text.assemble((f"  {name:<14}", "dim"), printable(readable_line(line))), soft_wrap=True)
+        self._print(Text.assemble((f"  {name:<14}", "dim"), printable(readable_line(line))), soft_wrap=True)
 
     def problem(self, problem: Problem) -> None:
         """Show what can't be done and what to do about it."""
+        self._progress.close()
         if self._as_json:
             sys.stdout.write(problem.model_dump_json() + "\n")
             return

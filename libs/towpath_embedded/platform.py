@@ -15,12 +15,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
-import asyncpg
-
 from towpath.process_arguments import DRAIN_SIGNAL
 from towpath_contracts import subjects
 from towpath_contracts.authority import USERS, client_rights
-from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_embedded.local_access import LocalAccess
 from towpath_embedded.platform_state import (
     DATABASE_FOLDER,
@@ -40,10 +37,10 @@ from towpath_embedded.running_servers import RunningServers
 from towpath_embedded.servers.broker_recovery import BrokerRecovery
 from towpath_embedded.servers.nats import Nats
 from towpath_embedded.servers.postgres import Postgres
+from towpath_embedded.start_progress import Working, untold
 from towpath_embedded.user_code import UserCodeProcesses
 from towpath_embedded.user_code_rights import WorkerInventory
 from towpath_fabric.clock import wall
-from towpath_fabric.postgres.migrations import migrate
 
 READY_TIMEOUT_S = 60.0
 SERVICES = ("log_writer", "tas", "orchestrator", "decider", "gateway", "watchdog")
@@ -59,7 +56,8 @@ class Platform:
 
     *replicas* is how many processes a role has (1 where it is not named; 0 leaves it out). *environment* is added to
     every role's, *role_environment* to one role's. A port that is None is any free one. Without *durable* the database
-    survives a kill of its server, but not one of the machine. *notice* gets one line per event for people.
+    survives a kill of its server, but not one of the machine. *notice* gets one line per event for people, *working* is
+    told what a start is at.
     *starts* by "fork" import the services once for all of them, as `towpath up` does: see `fork_client`.
     *longest_pause_s* is how long a process that dies again and again is left down.
     """
@@ -76,6 +74,7 @@ class Platform:
         nats_port: int | None = None,
         durable: bool = True,
         notice: Notice = _log.info,
+        working: Working = untold,
         commands: Mapping[str, Sequence[str]] | None = None,
         starts: Literal["exec", "fork"] = "exec",
         longest_pause_s: float = LONGEST_PAUSE_S,
@@ -94,8 +93,8 @@ class Platform:
         self._spawn: child_process.ProcessSpawner = fork_client.spawn if starts == "fork" else child_process.spawn
         self._spawn_user_code = partial(self._spawn, umask=child_process.current_umask())
         self._forks = fork_client.server() if starts == "fork" else None  # it imports while the servers start
-        self._notice = notice
-        self._supervisor = Supervisor(notice, self._processes_changed, longest_pause_s=longest_pause_s)
+        self._notice, self._working = notice, working
+        self._supervisor = Supervisor(notice, self._processes_changed, longest_pause_s=longest_pause_s, working=working)
         self._lock = ExitStack()
         self._background_tasks: list[asyncio.Task[None]] = []
         self._units: dict[str, RoleProcess] = {}
@@ -267,13 +266,13 @@ class Platform:
         database = asyncio.create_task(self._start_database(told.append))
         try:
             await self._grant(workers)
-            self._tell(told)
             recovery = await self._start_broker()
             await database
-            self._tell(told)
         finally:
             database.cancel()
             await asyncio.gather(database, return_exceptions=True)
+        for line in told:
+            self._notice(line)
         self._background_tasks.append(asyncio.create_task(recovery.run(), name="recover the broker"))
         self.write_state()
 
@@ -291,9 +290,11 @@ class Platform:
 
     async def _start_database(self, tell: Notice) -> None:
         """Start Postgres with all tables; no code of the user is needed for it, and no credential."""
-        await asyncio.to_thread(self.postgres.prepare)
+        with self._working("Preparing", "the data of postgres"):
+            await asyncio.to_thread(self.postgres.prepare)
         await self._supervisor.start([self.postgres], tell)
-        await self._prepare_database()
+        with self._working("Migrating", "the database"):
+            await self._prepare_database()
 
     async def _start_broker(self) -> BrokerRecovery:
         """Start NATS with all streams; its users are known by now."""
@@ -301,19 +302,12 @@ class Platform:
         self._recovery = recovery = BrokerRecovery(
             self.nats, partial(self.hold, "nats"), partial(self.release, "nats"), self._notice
         )
-        await recovery.declare()
+        with self._working("Declaring", "the streams"):
+            await recovery.declare()
         return recovery
 
-    def _tell(self, lines: list[str]) -> None:
-        while lines:
-            self._notice(lines.pop(0))
-
     async def _prepare_database(self) -> None:
-        await self.postgres.ensure_database()
-        try:
-            await migrate(self.postgres.dsn())
-        except asyncpg.PostgresError as error:
-            raise ProblemError(problem("service_failed", f"The database could not be migrated: {error}")) from error
+        await self.postgres.migrate_database()
 
     def _service_units(self, role: str, count: int) -> list[ManagedProcess]:
         units: list[ManagedProcess] = []
@@ -334,8 +328,10 @@ class Platform:
     async def _grant(self, workers: Sequence[UserCode]) -> None:
         """Give each of *workers* a credential for what it serves; the broker must not run yet."""
         if self._forks is not None:  # by a fork the code is asked in a tenth of the time
-            await self._forks.wait_ready()
-        self._worker_users = await self.user_code.grant(workers)
+            with self._working("Importing", "the services"):
+                await self._forks.wait_ready()
+        with self._working("Reading", "the tools"):
+            self._worker_users = await self.user_code.grant(workers)
 
     def _command(self, role: str) -> Sequence[str]:
         return self._commands.get(role) or role_process.module_command(role)

@@ -55,7 +55,7 @@ async def run_only(options: UpOptions, screen: UpConsole, stopping: asyncio.Even
     """Run the services of *options* until *stopping*; returns the exit status."""
     began, services = process_began(), services_of(options.only)
     units = await asyncio.to_thread(_units, options, services)
-    supervisor = Supervisor(screen.notice, lambda: None)
+    supervisor = Supervisor(screen.notice, lambda: None, working=screen.working)
     show = partial(show_log_line, screen, RefusedFiles(screen.refused, lambda _: None), ServedTools(), ())
     ours = {unit.name for unit in units}
     logs = LogFollower(units[0].log.parent, lambda name, line: show(name, line) if name in ours else None)

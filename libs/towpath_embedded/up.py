@@ -112,6 +112,7 @@ async def _run(options: UpOptions, data: Path, screen: UpConsole) -> int:
         nats_port=last.get("nats") if options.nats_port is None else options.nats_port,
         durable=not options.ephemeral,
         notice=screen.notice,
+        working=screen.working,
         starts="exec" if options.servers_only else "fork",
     )
     platform.is_starting = not options.servers_only  # who starts these alone starts a gateway anywhere
@@ -170,7 +171,8 @@ async def _serve(
         if options.networks is not None and not options.servers_only:
             model = DEMO_MODEL if options.sample and "gemini" in models else ""
             folder = _publisher(options, options.networks, platform, screen, refused, model)
-            await folder.publish_changed()
+            with screen.working("Publishing", "the networks"):
+                await folder.publish_changed()
             if options.sample:
                 from towpath_embedded.sample import first_look
 

@@ -20,6 +20,7 @@ from towpath_embedded.processes.child_process import (
     said_cause,
     wait_exit,
 )
+from towpath_embedded.start_progress import Working, untold
 from towpath_fabric.clock import monotonic
 
 FIRST_PAUSE_S = 0.2
@@ -57,9 +58,15 @@ class Supervisor:
     """Watches children by name. *notice* gets one line per event for people; *changed* follows every restart."""
 
     def __init__(
-        self, notice: Notice, changed: Callable[[], None], *, longest_pause_s: float = LONGEST_PAUSE_S
+        self,
+        notice: Notice,
+        changed: Callable[[], None],
+        *,
+        longest_pause_s: float = LONGEST_PAUSE_S,
+        working: Working = untold,
     ) -> None:
         self._notice = notice
+        self._working = working
         self._longest_pause_s = longest_pause_s
         self._changed = changed
         self._watched: dict[str, SupervisedProcess] = {}
@@ -169,7 +176,8 @@ class Supervisor:
         watched = self._watched[unit.name] = SupervisedProcess(unit=unit)
         watched.released.set()
         began = monotonic()
-        await unit.start()
+        with self._working("Starting", unit.name):
+            await unit.start()
         tell(f"{unit.name} is ready after {monotonic() - began:.1f} s")
         watched.task = asyncio.create_task(self._watch(watched), name=f"watch {unit.name}")
 

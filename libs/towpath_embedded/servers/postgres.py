@@ -22,7 +22,7 @@ from urllib.parse import quote
 
 import asyncpg
 
-from towpath_contracts.problems.registry import ProblemError
+from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_embedded.processes import child_process
 from towpath_embedded.processes.child_process import ProcessUser
 from towpath_embedded.servers.postgres_identity import (
@@ -34,6 +34,7 @@ from towpath_embedded.servers.postgres_identity import (
     runnable_home,
 )
 from towpath_fabric.file_owners import write_private
+from towpath_fabric.postgres.migrations import migrate
 
 DATABASE = "towpath"
 OWNER = "postgres"
@@ -154,6 +155,14 @@ class Postgres:
                 await connection.execute(f'CREATE DATABASE "{name}"')
         finally:
             await connection.close()
+
+    async def migrate_database(self) -> None:
+        """Bring the platform's database up to date, and create it first where there is none."""
+        await self.ensure_database()
+        try:
+            await migrate(self.dsn())
+        except asyncpg.PostgresError as error:
+            raise ProblemError(problem("service_failed", f"The database could not be migrated: {error}")) from error
 
     def prepare(self) -> Path:
         """Make what a start needs, its data above all, where that is not there; return where the data is."""

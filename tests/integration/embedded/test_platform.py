@@ -278,7 +278,7 @@ async def test_the_database_is_made_while_a_worker_is_asked_for_its_tools(folder
         assert told == [], "nothing is told as ready before it is known that the tools can be served"
         go.touch()
         await starting
-        assert [line.split()[0] for line in told] == ["postgres", "nats"]
+        assert {line.split()[0] for line in told} == {"postgres", "nats"}
     finally:
         go.touch()
         await asyncio.gather(starting, return_exceptions=True)

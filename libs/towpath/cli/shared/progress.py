@@ -5,6 +5,7 @@ column and is never hidden: whatever else writes there, or ends the process, lea
 """
 
 import contextlib
+import importlib
 import sys
 import threading
 from collections.abc import Iterator
@@ -38,6 +39,10 @@ class ProgressLine:
     def count(self, done: int, unit: str, *, of: int | None = None) -> None:
         """Say how much is done, and of how much where that is known."""
         self._count = f"{done} {unit}" if of is None else f"{done} of {of} {unit}"
+
+    def say(self, text: str) -> None:
+        """Say *text* from here on."""
+        self._text = one_line(text)
 
     @contextlib.contextmanager
     def working(self) -> Iterator[None]:
@@ -133,6 +138,15 @@ def progress(text: str, *, shown: bool) -> Iterator[ProgressLine]:
     """Say *text*, such as "Verifying the audit", while the block is at work."""
     with progress_line(text, shown=shown) as line, line.saying(text), line.working():
         yield line
+
+
+@contextlib.contextmanager
+def progress_of_imports(text: str, *, shown: bool) -> Iterator[None]:
+    """Say *text* while the block imports; what draws the line is imported first, so that no two threads import."""
+    if shown:
+        importlib.import_module("rich.console")
+    with progress(text, shown=shown):
+        yield
 
 
 def without_progress() -> contextlib.AbstractContextManager[None]:
