@@ -3,9 +3,13 @@
 import atexit
 import contextlib
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated, Literal
+
+if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C while this imports ends it, without a traceback
 
 from towpath_embedded.processes import fork_client
 from towpath_embedded.start_hints import GATEWAY_PORT, nats_port_beside, starts_probably
@@ -28,6 +32,9 @@ with paused(), progress_of_imports("Importing the platform", shown=_IS_WATCHED):
     from towpath.cli.shared.usage_errors import usage_panel
     from towpath_embedded.start_checks import UpOptions
     from towpath_embedded.up import up
+
+if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 DEFAULT_DATA = Path(".towpath")
 

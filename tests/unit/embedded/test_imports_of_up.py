@@ -1,8 +1,11 @@
 """What the process of `towpath up` imports, and when: it waits for its own imports, and later for the services."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 PROGRAM = """
 import json, sys
@@ -38,3 +41,14 @@ def test_a_start_imports_nothing_heavy_first_and_what_it_needs_later_while_it_wa
         "json": ["network_folder"],
         "terminal": ["network_folder", "terminal.key_actions", "terminal.live_view"],
     }
+
+
+def test_ctrl_c_while_it_imports_ends_it_without_a_traceback(tmp_path: Path) -> None:
+    (tmp_path / "cyclopts.py").write_text("import time\nprint('importing', flush=True)\ntime.sleep(60)\n")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, "-P", "-m", "towpath_embedded", "up", "--help"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as process:
+        assert process.stdout is not None and process.stdout.readline() == b"importing\n"
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=60)
+    assert (process.returncode, told) == (-signal.SIGINT, b"")
