@@ -32,6 +32,7 @@ from towpath_decider.adapters.scripted import ScriptedProvider
 from towpath_decider.app.decision_service import DecisionMaker
 from towpath_fabric.clock import wall
 from towpath_fabric.nats.pull_consumer import ack
+from towpath_fabric.prices.model_price_list import ModelPriceList
 from towpath_fabric.tickets import TicketSigner
 from towpath_orchestrator import wiring as orchestrator
 from towpath_orchestrator.adapters.run_store import read_entry
@@ -87,8 +88,8 @@ class MemoryPlatform:
         self._orchestrator = self._wire_orchestrator()
         self._tas = self._wire_tas(signer)
         self._deciding = MessageFeed(self.bus, decide_consumer(subjects.DEFAULT_POOL))
-        prices = model.prices() if isinstance(model, ProviderModels) else None
-        self._decider = DecisionMaker(self._providers(model, scripts), prices=prices)
+        providers, prices = self._providers(model, scripts)
+        self._decider = DecisionMaker(providers, prices=prices)
         self._worker = HarnessWorker(self.bus, toolbox, hooks, signer.public_keys(), PROJECT, log)
         self.tools: dict[str, ToolSpec] = {}
         for specs in toolbox.toolsets().values():
@@ -120,17 +121,19 @@ class MemoryPlatform:
         settings, metrics = _tas_settings(), _call_metrics()
         return tas.CallWiring(tas.TasConnections(**anything), signer, settings, metrics, self.log)
 
-    def _providers(self, model: ModelFunction | ProviderModels | None, scripts: Path | None) -> Mapping[str, Provider]:
+    def _providers(
+        self, model: ModelFunction | ProviderModels | None, scripts: Path | None
+    ) -> tuple[Mapping[str, Provider], ModelPriceList | None]:
         blobs = BlobScriptSource(self.bus)
         files = FileScriptSource(scripts)
         scripted = ScriptedProvider(blobs=blobs, files=files, allowed=True, none_sent=GIVE_MODEL)
         match model:
             case None:
-                return EveryProvider(scripted)
+                return EveryProvider(scripted), None
             case ProviderModels():
                 return model.open(scripted, self.log)
             case _:
-                return EveryProvider(FunctionProvider(model))
+                return EveryProvider(FunctionProvider(model)), None
 
     def register(self, spec: ToolSpec) -> None:
         """Accept a tool."""

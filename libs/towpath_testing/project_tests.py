@@ -46,9 +46,12 @@ class ProjectTests(BaseModel):
     tests: tuple[ProjectTest, ...]
 
 
+_OF_TOOLS = ("griffe", "jsonschema_rs", "cel")
+"""Read the docstrings of tools, and check their arguments and the conditions of a policy."""
+
 _MODULES = {
-    "pytest": ("pytest", "_pytest.junitxml", "towpath.testing"),
-    "Evaluation": ("towpath_testing.evaluation.__main__",),
+    "pytest": ("pytest", "_pytest.junitxml", "towpath.testing", *_OF_TOOLS),
+    "Evaluation": ("towpath_testing.evaluation.__main__", "towpath_decider.adapters.keyed_providers", *_OF_TOOLS),
     "PolicyTest": ("towpath_tas.app.policy.policy_test_runner",),
 }
 

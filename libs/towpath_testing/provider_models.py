@@ -30,11 +30,14 @@ class ProviderModels:
         self._recorder = recorder
         self._replayed = replayed
 
-    def open(self, scripted: Provider, log: Any) -> Mapping[str, Provider]:
-        """Return the providers by name. Scripts are played here too; with a replay nobody else is asked."""
+    def open(self, scripted: Provider, log: Any) -> tuple[Mapping[str, Provider], ModelPriceList | None]:
+        """Return the providers by name, and the operator's own prices of models.
+
+        Scripts are played here too. With a replay nobody else is asked, and what was recorded has its price already.
+        """
         if self._replayed is not None:
-            return {**dict.fromkeys(ALL_ASKED, self._replayed), SCRIPTED: scripted}
-        from towpath_decider.wiring import keyed_providers  # noqa: PLC0415 - it takes a while, and few tests need it
+            return {**dict.fromkeys(ALL_ASKED, self._replayed), SCRIPTED: scripted}, None
+        from towpath_decider.adapters.keyed_providers import keyed_providers  # noqa: PLC0415 - few tests need it
 
         settings = DeciderSettings()
         keys = [one.get_secret_value() for _, one in settings if isinstance(one, SecretStr)]
@@ -42,11 +45,7 @@ class ProviderModels:
         found: dict[str, Provider] = {**keyed_providers(settings, log)}
         if self._recorder is not None:
             found = {name: RecordingProvider(one, self._recorder) for name, one in found.items()}
-        return {**found, SCRIPTED: scripted}
-
-    def prices(self) -> ModelPriceList | None:
-        """Return the operator's own prices of models; what was recorded has its price already."""
-        return None if self._replayed is not None else ModelPriceList(DeciderSettings().model_prices_file)
+        return {**found, SCRIPTED: scripted}, ModelPriceList(settings.model_prices_file)
 
 
 @checks_call

@@ -1,14 +1,11 @@
 """Makes the objects of one decider and connects them."""
 
 from towpath_contracts.rpc import CHECK_MODEL, RENDER_PROMPT
-from towpath_decider.adapters.anthropic_messages import ClaudeProvider
 from towpath_decider.adapters.attachment_source import AttachmentSource
-from towpath_decider.adapters.gemini import GeminiProvider
-from towpath_decider.adapters.openai_chat import OpenAiProvider
+from towpath_decider.adapters.keyed_providers import keyed_providers
 from towpath_decider.adapters.provider import Provider
 from towpath_decider.adapters.script_source import BlobScriptSource, FileScriptSource
 from towpath_decider.adapters.scripted import ScriptedProvider
-from towpath_decider.adapters.sdk_provider import SdkProvider
 from towpath_decider.app.decider import DECIDER, Decider
 from towpath_decider.app.decision_service import DecisionMaker
 from towpath_decider.app.model_checker import ModelChecker
@@ -21,23 +18,6 @@ from towpath_fabric.nats.kv_register import RegistersUnavailableError, SharedReg
 from towpath_fabric.prices.model_price_list import ModelPriceList
 from towpath_fabric.service import Service
 from towpath_fabric.telemetry.clock_check import ClockCheck
-from towpath_fabric.telemetry.logs import Logger
-
-
-def keyed_providers(settings: DeciderSettings, log: Logger | None) -> dict[str, GeminiProvider | SdkProvider]:
-    """Return the providers that are asked over the network, by their names; nothing is opened before a question."""
-    tools = settings.native_tools
-    gemini = GeminiProvider(api_key=settings.gemini_api_key, base_url=settings.gemini_base_url, log=log)
-    openai = OpenAiProvider(
-        api_key=settings.openai_api_key, base_url=settings.openai_base_url, log=log, tool_switches=tools
-    )
-    claude = ClaudeProvider(
-        api_key=settings.anthropic_api_key, base_url=settings.anthropic_base_url, log=log, tool_switches=tools
-    )
-    local = OpenAiProvider(
-        api_key=settings.local_api_key, base_url=settings.local_url, local=True, log=log, tool_switches=tools
-    )
-    return {"gemini": gemini, "google": gemini, "openai": openai, "anthropic": claude, "local": local}
 
 
 def build_service(settings: DeciderSettings) -> Service:

@@ -6,6 +6,7 @@ A file is data: only plain YAML is read, a key may be given once, and every prob
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,9 @@ from towpath_readings.yaml_lines import LineNumbers, describe_yaml_fault
 
 MAX_FILE_BYTES = 2_000_000
 """The longest policy text the platform takes (ApplyPolicy.text); a network is far shorter."""
+
+KEPT_CHARS = 32_768
+"""The longest text of which the nodes are kept: they take some hundred times its size."""
 
 _REMEDY = "Correct the file at the line that is named, and try again."
 
@@ -161,8 +165,8 @@ def read_yaml(path: Path, code: str) -> tuple[JsonObject, LineNumbers, str]:
     """Parse *path*; raises RefusedError: `file_missing` where nothing is there, else *code*."""
     text = _read_text(path, code)
     try:
-        lines = LineNumbers(yaml.compose(text, Loader=yaml.SafeLoader))
-        written: Any = yaml.safe_load(text)
+        root, lines = _composed(text) if len(text) <= KEPT_CHARS else _compose(text)
+        written: Any = None if root is None else yaml.SafeLoader("").construct_document(root)
     except yaml.YAMLError as error:
         line, message = describe_yaml_fault(error, text)
         raise _refused(code, path, line, f"not YAML: {message}") from error
@@ -174,6 +178,16 @@ def read_yaml(path: Path, code: str) -> tuple[JsonObject, LineNumbers, str]:
     if not isinstance(written, dict):
         raise _refused(code, path, 1, "the file has to begin with a key, such as `kind: Network`")
     return written, lines, text
+
+
+def _compose(text: str) -> tuple[yaml.Node | None, LineNumbers]:
+    """Return the nodes of a document, of which values are made anew as often as they are wanted, and their lines."""
+    root = yaml.compose(text, Loader=yaml.SafeLoader)
+    return root, LineNumbers(root)
+
+
+_composed = lru_cache(maxsize=16)(_compose)
+"""A harness for each test of a project reads the same few files, which takes longer than what most tests do."""
 
 
 def _given_twice(at: str, lines: LineNumbers) -> str:

@@ -4,6 +4,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 PROGRAM = """
 import importlib, json, sys
 importlib.import_module(sys.argv[1])
@@ -37,8 +39,11 @@ def modules_of(name: str) -> set[str]:
     return set(json.loads(shown.stdout))
 
 
-def test_a_harness_imports_nothing_that_only_processes_of_the_platform_need() -> None:
-    assert not modules_of("towpath.testing") & (OF_PROCESSES | OF_ONE_REPLICA)
+@pytest.mark.parametrize(
+    "name", ["towpath.testing", "towpath_testing.evaluation.__main__", "towpath_decider.adapters.keyed_providers"]
+)
+def test_a_harness_and_its_providers_import_nothing_that_only_processes_of_the_platform_need(name: str) -> None:
+    assert not modules_of(name) & (OF_PROCESSES | OF_ONE_REPLICA)
 
 
 def test_the_plugin_of_pytest_imports_pytest_and_nothing_of_the_platform() -> None:

@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 from towpath import Agent, DeclarationError, Network, RefusedError, load_network, load_policy, tool
 from towpath.networks.network import network_of
-from towpath.networks.spec_files import locate_refusal
+from towpath.networks.spec_files import locate_refusal, read_yaml
 from towpath_contracts.network_checks.network_agents import check_network
 from towpath_contracts.networks.spec import AgentSpec, NetworkSpec
 from towpath_contracts.problems.registry import problem
@@ -175,6 +175,18 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
         load_network(tmp_path / "missing.yaml")
     with pytest.raises(RefusedError, match="larger than 2000000 bytes"):
         load_network(large)
+
+
+def test_a_file_that_is_read_again_has_values_of_its_own(tmp_path: Path) -> None:
+    file = tmp_path / "network.yaml"
+    file.write_text("base: &base {tools: [a, b]}\nother:\n  <<: *base\n  key: 1\n")
+    first, lines, _ = read_yaml(file, "network_invalid")
+    as_written = {"base": {"tools": ["a", "b"]}, "other": {"tools": ["a", "b"], "key": 1}}
+    assert first == as_written
+    first["base"]["tools"].append("c")
+    again, lines_again, _ = read_yaml(file, "network_invalid")
+    assert again == as_written
+    assert lines_again.of("/other/key") == lines.of("/other/key") == 4
 
 
 def test_a_bomb_of_aliases_does_not_go_off(tmp_path: Path) -> None:
