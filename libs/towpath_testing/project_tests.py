@@ -49,6 +49,9 @@ class ProjectTests(BaseModel):
 _OF_TOOLS = ("griffe", "jsonschema_rs", "cel")
 """Read the docstrings of tools, and check their arguments and the conditions of a policy."""
 
+_OF_RUNS = ("pytest", "Evaluation")
+"""The kinds whose forks have a harness."""
+
 _MODULES = {
     "pytest": ("pytest", "_pytest.junitxml", "towpath.testing", *_OF_TOOLS),
     "Evaluation": ("towpath_testing.evaluation.__main__", "towpath_decider.adapters.keyed_providers", *_OF_TOOLS),
@@ -66,6 +69,8 @@ def main(words: list[str]) -> int:
         for kind in {test.kind for test in wanted.tests}:
             for module in _MODULES[kind]:
                 importlib.import_module(module)
+        if sum(test.kind in _OF_RUNS for test in wanted.tests) > 1:
+            _build_messages()
     gc.freeze()  # collections in forks leave all this alone
     for test in wanted.tests:
         status = _in_fork(test, descriptors)
@@ -73,6 +78,19 @@ def main(words: list[str]) -> int:
         if status == INTERRUPTED:
             return status
     return 0
+
+
+def _build_messages() -> None:
+    """Build what reads and writes the largest messages of every run, which each fork would build for itself."""
+    from towpath_contracts.events.log import LogEntry, RunCreated, event_adapter  # noqa: PLC0415 - few tests need it
+    from towpath_contracts.facts import fact_adapter  # noqa: PLC0415 - as above
+    from towpath_contracts.networks.spec import NetworkSpec  # noqa: PLC0415 - as above
+    from towpath_contracts.tasks import SubmitTask  # noqa: PLC0415 - as above
+
+    for message in (SubmitTask, NetworkSpec, RunCreated, LogEntry):
+        message.model_rebuild()
+    for adapter in (event_adapter, fact_adapter):
+        adapter.rebuild()
 
 
 def _in_fork(test: ProjectTest, descriptors: list[int]) -> int:
