@@ -9,23 +9,24 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from towpath.declared_places import checks_call
 from towpath.errors import RefusedError
 from towpath.missing_files import missing_file
-from towpath.networks.network import spec_from
 from towpath.networks.ways_to_write import as_in_a_file
 from towpath_contracts.base import JsonObject
 from towpath_contracts.files.policy_document import TAKEN_BY, other_kind
-from towpath_contracts.networks.spec import NetworkSpec
 from towpath_contracts.problems.given_values import in_words_of_a_file, value_at
 from towpath_contracts.problems.input_faults import locate_fault, name_field, summary_of
 from towpath_contracts.problems.near_names import suggest_name
 from towpath_contracts.problems.registry import Problem, ProblemDetail, problem
 from towpath_readings.yaml_lines import LineNumbers, describe_yaml_fault
+
+if TYPE_CHECKING:
+    from towpath_contracts.networks.spec import NetworkSpec
 
 MAX_FILE_BYTES = 2_000_000
 """The longest policy text the platform takes (ApplyPolicy.text); a network is far shorter."""
@@ -45,8 +46,10 @@ class PolicyFile:
 
 
 @checks_call
-def load_network(path: str | Path) -> NetworkSpec:
+def load_network(path: str | Path) -> "NetworkSpec":
     """Read a network; raises RefusedError `network_invalid` with every problem and its `file:line`."""
+    from towpath.networks.network import spec_from  # noqa: PLC0415 - few commands that read a file of YAML need agents
+
     written, lines, _ = read_yaml(Path(path), "network_invalid")
     refuse_other_kind("network_invalid", Path(path), written, lines, "Network")
     try:
