@@ -39,6 +39,7 @@ def forked_python(*modules: str) -> Iterator[str]:
             stdin=subprocess.PIPE,  # it ends when this side is closed, by whatever end of this process
             pass_fds=[listener.fileno()],
         )
+        listener.close()  # where the server has ended nobody waits for it
         try:
             yield str(program)
         finally:

@@ -1,10 +1,13 @@
 """`towpath tools lint`, `towpath policy suggest` and `towpath policy profiles` need no platform."""
 
 import json
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
+from tests.support.forked_python import forked_python
 
 from towpath.cli import main
 from towpath.cli.access.policy_suggest_command import suggestion_text
@@ -60,6 +63,18 @@ for line in sys.stdin:
         print(json.dumps(said), flush=True)
 """
 """Without the library for servers, which takes a second to import."""
+
+
+@pytest.fixture(scope="module")
+def python() -> Iterator[str]:
+    with forked_python("towpath_worker") as program:
+        yield program
+
+
+@pytest.fixture(autouse=True)
+def forked(python: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fork the processes that look at tools from one that has imported what they need."""
+    monkeypatch.setattr(sys, "executable", python)
 
 
 @pytest.fixture

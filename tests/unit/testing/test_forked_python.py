@@ -76,3 +76,9 @@ def test_a_fork_ends_by_the_signal_of_the_process_that_stands_for_it(
     for pipe in (process.stdout, process.stderr):
         assert pipe is not None
         pipe.close()
+
+
+def test_who_asks_a_server_that_has_ended_is_told_and_does_not_wait(tmp_path: Path) -> None:
+    with forked_python("nothing_of_this_name") as program:
+        asked = subprocess.run([program, "-m", "probe"], cwd=tmp_path, capture_output=True, timeout=60, check=False)
+    assert asked.returncode == 1
