@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
+from tests.support.gateway.openapi_document import openapi_document
 
 from towpath_contracts.events.log import event_adapter
 from towpath_contracts.facts import fact_adapter
@@ -22,7 +23,6 @@ from towpath_contracts.problems.registry import REGISTRY
 from towpath_contracts.streams import STREAMS
 from towpath_fabric.asyncapi import asyncapi_document
 from towpath_fabric.schemas import message_adapters
-from towpath_gateway.app.application import create_app
 
 FILE = Path(__file__).parents[1] / "golden" / "wire.txt"
 COMMAND = "python -m tests.support.wire_summary write"
@@ -121,7 +121,7 @@ def documents() -> tuple[Json, Json]:
     top, rest = TypeAdapter.json_schemas(adapters, ref_template="#/$defs/{model}")
     messages: Json = rest["$defs"]
     messages |= {name: schema for (name, _), schema in top.items() if "$ref" not in schema}  # the others are among them
-    return messages, create_app(None).openapi()
+    return messages, openapi_document()
 
 
 def breaks(old: Entries, new: Entries) -> list[str]:

@@ -1,7 +1,6 @@
 """Noise of every kind on every operation gives an answer or a problem, never a crash of the gateway itself."""
 
 import asyncio
-import functools
 import json
 import random
 import string
@@ -14,9 +13,10 @@ import httpx2
 import pytest
 from fastapi.routing import APIRoute
 from tests.support.gateway.gateway_process import GatewayProcess, gateway_process
+from tests.support.gateway.openapi_document import openapi_document
 from tests.support.platform.platform_peer import PlatformPeer
 
-from towpath_gateway.app.application import ROUTERS, create_app
+from towpath_gateway.app.application import ROUTERS
 
 ROUNDS = 8
 ODD_TEXTS = ("", " ", "a b", "ü", "\n", "%", "..", "/", "x" * 300, "null", "-1", "1e99", "😀", "\x7f", "'; --", "{}")
@@ -27,12 +27,6 @@ OPERATIONS = sorted(
     if isinstance(route, APIRoute) and route.include_in_schema
     for method in route.methods
 )
-
-
-@functools.cache
-def document() -> dict[str, Any]:
-    """Return the OpenAPI document; it takes a second, which only the process that runs these tests is to spend."""
-    return create_app(None).openapi()
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +90,7 @@ def body_for(chance: random.Random, operation: dict[str, Any], schemas: dict[str
 
 
 def request_for(chance: random.Random, method: str, path: str) -> dict[str, Any]:
-    operation, schemas = document()["paths"][path][method.lower()], document()["components"]["schemas"]
+    operation, schemas = openapi_document()["paths"][path][method.lower()], openapi_document()["components"]["schemas"]
     query = {}
     for parameter in operation.get("parameters", []):
         if parameter["in"] == "path":
@@ -112,7 +106,7 @@ def request_for(chance: random.Random, method: str, path: str) -> dict[str, Any]
 
 
 def test_every_operation_is_tried() -> None:
-    described = {(method.upper(), path) for path, methods in document()["paths"].items() for method in methods}
+    described = {(method.upper(), path) for path, methods in openapi_document()["paths"].items() for method in methods}
     assert described == set(OPERATIONS)
 
 

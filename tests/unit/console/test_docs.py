@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.support.console.recorded_api import RecordedApi, asked_of, drawn
+from tests.support.gateway.openapi_document import openapi_document
 
 from towpath_console.api import ApiRefusalError
 from towpath_console.pages.docs import asyncapi, docs
@@ -14,14 +15,13 @@ from towpath_console.schema_words import TypePiece, bounds_of, fields_of, type_o
 from towpath_contracts.problems.examples.problem_examples import EXAMPLES
 from towpath_contracts.problems.registry import REGISTRY, TYPE_PREFIX
 from towpath_fabric.asyncapi import asyncapi_document
-from towpath_gateway.app.application import create_app
 
 MOST_BYTES = 250_000
 
 
 @pytest.fixture(scope="module")
 def api() -> RecordedApi:
-    documents = {"/openapi.json": create_app(None).openapi(), "/asyncapi.json": asyncapi_document()}
+    documents = {"/openapi.json": openapi_document(), "/asyncapi.json": asyncapi_document()}
     return RecordedApi(**json.loads(json.dumps(documents)))
 
 

@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 import pytest
+from tests.support.gateway.openapi_document import openapi_document
 
 from towpath_contracts.problems.registry import REGISTRY
 from towpath_gateway.__main__ import main
@@ -15,7 +16,7 @@ from towpath_gateway.core.api_keys import SCOPES
 
 @pytest.fixture(scope="module")
 def document() -> dict[str, Any]:
-    return create_app(None).openapi()
+    return openapi_document()
 
 
 def operations(document: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
