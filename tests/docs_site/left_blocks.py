@@ -65,7 +65,9 @@ LEFT = {
         "needs three machines with systemd and a Postgres of their own; tests/unit/deploy/test_units.py reads the units"
     ),
     "docs/guides/upgrading.md: -- oldest": "the head of a migration: it is read as one",
-    "docs/quickstart.md: python3 -m venv": "needs a registry of packages",
+    **dict.fromkeys(
+        ("docs/quickstart.md: python3 -m venv", "docs/quickstart.md: pip install uv"), "needs a registry of packages"
+    ),
     "docs/reference/problems.md:": "a problem, read as what it is",
     "docs/reliability.md: server_name": "a part of a node's file: nats-server reads it",
     "docs/reliability.md: TOWPATH_": "settings: the services read them",

@@ -19,7 +19,7 @@ NAME_WIDTH = 40
 UNSEEN = "not found in the task or in a trusted result, so check it"
 UNTRUSTED = "found in untrusted output alone, so check it"
 LEAKING = "may not be told all that this call sends"
-SHORT_NUMBER = "a number as short as this is looked for in the task only in quotes, so check it"
+SHORT_NUMBER = "so short a number counts as the task's own only where it stands there in quotes, so check it"
 
 _NUMBER = re.compile(r"[+-]?\d{1,3}(?:\.0+)?")
 _NOT_BARE = re.compile(r"[\s=;]|^\Z")
