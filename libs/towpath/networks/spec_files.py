@@ -5,6 +5,7 @@ A file is data: only plain YAML is read, a key may be given once, and every prob
 
 import re
 from collections.abc import Iterable
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
@@ -32,7 +33,7 @@ MAX_FILE_BYTES = 2_000_000
 """The longest policy text the platform takes (ApplyPolicy.text); a network is far shorter."""
 
 KEPT_CHARS = 32_768
-"""The longest text of which the nodes are kept: they take some hundred times its size."""
+"""The longest text of which the values are kept."""
 
 _REMEDY = "Correct the file at the line that is named, and try again."
 
@@ -168,8 +169,7 @@ def read_yaml(path: Path, code: str) -> tuple[JsonObject, LineNumbers, str]:
     """Parse *path*; raises RefusedError: `file_missing` where nothing is there, else *code*."""
     text = _read_text(path, code)
     try:
-        root, lines = _composed(text) if len(text) <= KEPT_CHARS else _compose(text)
-        written: Any = None if root is None else yaml.SafeLoader("").construct_document(root)
+        written, lines = _values_of_its_own(text) if len(text) <= KEPT_CHARS else _values_and_lines(text)
     except yaml.YAMLError as error:
         line, message = describe_yaml_fault(error, text)
         raise _refused(code, path, line, f"not YAML: {message}") from error
@@ -183,14 +183,20 @@ def read_yaml(path: Path, code: str) -> tuple[JsonObject, LineNumbers, str]:
     return written, lines, text
 
 
-def _compose(text: str) -> tuple[yaml.Node | None, LineNumbers]:
-    """Return the nodes of a document, of which values are made anew as often as they are wanted, and their lines."""
+def _values_and_lines(text: str) -> tuple[Any, LineNumbers]:
     root = yaml.compose(text, Loader=yaml.SafeLoader)
-    return root, LineNumbers(root)
+    lines = LineNumbers(root)  # first: what makes the values resolves `<<` in the nodes themselves
+    return None if root is None else yaml.SafeLoader("").construct_document(root), lines
 
 
-_composed = lru_cache(maxsize=16)(_compose)
+_kept = lru_cache(maxsize=16)(_values_and_lines)
 """A harness for each test of a project reads the same few files, which takes longer than what most tests do."""
+
+
+def _values_of_its_own(text: str) -> tuple[Any, LineNumbers]:
+    """Return a copy of what *text* holds, which was read once; a text that is refused is read and refused anew."""
+    values, lines = _kept(text)
+    return deepcopy(values), lines
 
 
 def _given_twice(at: str, lines: LineNumbers) -> str:

@@ -189,6 +189,15 @@ def test_a_file_that_is_read_again_has_values_of_its_own(tmp_path: Path) -> None
     assert lines_again.of("/other/key") == lines.of("/other/key") == 4
 
 
+@pytest.mark.parametrize("merged", ["3", "[*base, 3]"])
+def test_a_file_with_a_wrong_merge_is_refused_however_often_it_is_read(tmp_path: Path, merged: str) -> None:
+    file = tmp_path / "network.yaml"
+    file.write_text(f"base: &base {{tools: [a]}}\nother:\n  <<: {merged}\n  key: 1\n")
+    for _ in range(2):
+        with pytest.raises(RefusedError, match=r"network\.yaml:3: not YAML: expected a mapping"):
+            read_yaml(file, "network_invalid")
+
+
 def test_a_bomb_of_aliases_does_not_go_off(tmp_path: Path) -> None:
     lines = ["a0: &a0 [x, x]"] + [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
     file = tmp_path / "bomb.yaml"
