@@ -59,6 +59,10 @@ _OWN_PLATFORM = (
     "towpath up --ephemeral --worker FILE."
 )
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+_OF_BROKER = ("nats_url", "nats_user", "nats_password_file", "nats_password", "nats_nkey_file", "nats_creds_file")
+"""Settings that name a broker and a login there, which go before what lies in a data folder, or beside which none is
+taken from it."""
+
 _NEW_CREDENTIAL = (
     "On a deployment: towpath workers credential add {name} --project {project} --toolset {toolset}, start the broker "
     "again, and set TOWPATH_NATS_USER={name} and TOWPATH_NATS_PASSWORD from deploy/secrets/{name}.env."
@@ -190,11 +194,13 @@ def _own_platform(settings: BrokerSettings, what: str, otherwise: str = "") -> s
     data = _data_folder(settings)
     if data is None:
         return f"{_OWN_PLATFORM.format(what=what)} {otherwise}".rstrip()
+    given = settings.model_fields_set - ({"nats_password"} if settings.nats_password_file is not None else set())
+    named = ", ".join(f"TOWPATH_{name.upper()}" for name in _OF_BROKER if name in given)
     if data.name != PLATFORM_FOLDER:
+        unset = f"unset {named}, and " if named else ""
         started = f"towpath up --only worker --data {quote(str(data))} --worker FILE"
-        return f"The broker is that of the Towpath on {data}: start {what} so: {started}."
-    named = [name for name in ("nats_url", "nats_user", "nats_password") if name in settings.model_fields_set]
-    unset = f" and unset {', '.join(f'TOWPATH_{name.upper()}' for name in named)}" if named else ""
+        return f"The broker is that of the Towpath on {data}: {unset}start {what} so: {started}."
+    unset = f" and unset {named}" if named else ""
     there = quote(str(data.parent))
     return f"The broker is that of the Towpath of {data.parent}: start {what} there: cd {there}{unset}."
 
