@@ -264,13 +264,13 @@ class Platform:
         )
         told: list[str] = []  # later: where the user's code can't be served, no server was ready
         database = asyncio.create_task(self._start_database(told.append))
+        broker = asyncio.create_task(self._start_broker(workers))
         try:
-            await self._grant(workers)
-            recovery = await self._start_broker()
-            await database
-        finally:
+            recovery, _ = await asyncio.gather(broker, database)
+        finally:  # whichever fails, the other is not waited for
+            broker.cancel()
             database.cancel()
-            await asyncio.gather(database, return_exceptions=True)
+            await asyncio.gather(broker, database, return_exceptions=True)
         for line in told:
             self._notice(line)
         self._background_tasks.append(asyncio.create_task(recovery.run(), name="recover the broker"))
@@ -296,8 +296,9 @@ class Platform:
         with self._working("Migrating", "the database"):
             await self._prepare_database()
 
-    async def _start_broker(self) -> BrokerRecovery:
-        """Start NATS with all streams; its users are known by now."""
+    async def _start_broker(self, workers: Sequence[UserCode]) -> BrokerRecovery:
+        """Start NATS with all streams, once its users are known: *workers* are asked what they serve."""
+        await self._grant(workers)
         await self._supervisor.start([self.nats])
         self._recovery = recovery = BrokerRecovery(
             self.nats, partial(self.hold, "nats"), partial(self.release, "nats"), self._notice

@@ -18,11 +18,12 @@ from tests.chaos.servers.broker_store import DAMAGES
 from tests.support.waiting import all_sent
 
 from towpath_contracts import subjects
-from towpath_contracts.problems.registry import ProblemError
+from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.streams import CONSUMERS, STREAMS
 from towpath_embedded.platform import Platform
 from towpath_embedded.platform_state import lock_folder, read_state
 from towpath_embedded.processes.role_process import WorkerLaunch
+from towpath_embedded.servers.postgres import Postgres
 from towpath_embedded.servers.postgres_identity import temporary_folder
 from towpath_fabric.postgres.migrations import plan
 
@@ -283,6 +284,22 @@ async def test_the_database_is_made_while_a_worker_is_asked_for_its_tools(folder
         go.touch()
         await asyncio.gather(starting, return_exceptions=True)
         await platform.stop()
+
+
+async def test_a_database_that_can_not_be_made_is_told_without_waiting_for_tools(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_postgres: Postgres) -> Path:
+        raise ProblemError(problem("service_failed", "postgres could not make its data"))
+
+    monkeypatch.setattr(Postgres, "prepare", refuse)
+    tools, told = folder / "tools.py", list[str]()
+    tools.write_text(tools_that_wait_for(folder / "never"))
+    worker = WorkerLaunch(modules=(str(tools),), directory=folder)
+    platform = Platform(folder / "data", durable=False, notice=told.append, workers=[worker])
+    with pytest.raises(ProblemError, match="could not make its data"):
+        await asyncio.wait_for(platform.start(), 30)
+    assert platform.processes == {} and told == []
 
 
 async def test_refused_tools_leave_no_server_behind(folder: Path) -> None:
