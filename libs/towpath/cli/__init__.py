@@ -17,9 +17,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code (see `towpath.cli.shared.exit_codes`)."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     if words[:1] == ["up"]:
-        from towpath.cli.administration.platform_start import start_platform
-
         try:
+            from towpath.cli.administration.platform_start import start_platform
+
             with contextlib.suppress(Exception):  # the command tells what is wrong, as every command does
                 start_platform(words[1:])
         except KeyboardInterrupt:

@@ -64,6 +64,24 @@ def test_up_becomes_the_program_of_the_platform_before_anything_heavy_is_importe
     }
 
 
+INTERRUPTED = """
+import sys
+class CtrlC:
+    def find_spec(self, name, *_):
+        if name == "towpath.extras":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, CtrlC())
+from towpath.cli import main
+sys.exit(main(["up"]))
+"""
+
+
+def test_ctrl_c_before_up_has_become_that_program_ends_it_without_a_traceback() -> None:
+    words = [sys.executable, "-P", "-c", INTERRUPTED]
+    ended = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
+
+
 def test_a_start_that_lacks_a_package_is_refused_as_every_command_is(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

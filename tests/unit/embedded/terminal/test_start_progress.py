@@ -47,7 +47,7 @@ def test_a_person_sees_what_a_start_is_at_and_lines_beside_it_are_whole(monkeypa
     terminal = shown_at_once(monkeypatch)
     screen = UpConsole(as_json=False)
     with screen.working("Migrating", "the database"):
-        wait_for(terminal, "Migrating the database …\r")
+        wait_for(terminal, "Migrating the database …")
         screen.notice("nats is ready after 0.1 s")
         assert "\r\x1b[K  " in terminal.getvalue(), "the line is taken away before another is printed"
         wait_for(terminal, "ready after 0.1 s\n\r\x1b[KMigrating the database …")
