@@ -226,6 +226,28 @@ def test_a_program_is_shown_all_that_its_credential_may_say_and_what_it_hears(
     assert (heard["subject"], heard["request"], heard["answer"]) == ("task.live.web.*", "", "TransitionEvents")
 
 
+@pytest.mark.parametrize(
+    ("words", "asks"),
+    [
+        ((), "nats --server $TOWPATH_NATS_URL request task.submit.anonymous '{"),
+        (
+            ("web",),
+            'nats --server $TOWPATH_NATS_URL --user web --password "$TOWPATH_NATS_PASSWORD" request task.submit.web ',
+        ),
+    ],
+)
+def test_what_to_try_logs_in_as_the_program_does(
+    words: tuple[str, ...],
+    asks: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["clients", "subjects", *words, "-o", "table"]) == 0
+    assert f"Try it: {asks}" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(("name", "told"), [("gateway", "is a service of the platform"), ("b c", "can't be a caller")])
 def test_no_subjects_are_shown_for_who_is_no_caller(name: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["clients", "subjects", name]) == 2

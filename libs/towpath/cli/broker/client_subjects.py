@@ -61,7 +61,8 @@ def show_subjects(
         return
     out.write(f"Broker: {url or 'that of TOWPATH_NATS_URL; no platform runs in this folder'}")
     out.rows("subjects", rows, _COLUMNS, empty="")
-    out.write(f"Try it: nats --server {url or '$TOWPATH_NATS_URL'} request {rows[0]['subject']} '{_TASK}'")
+    login = "" if caller == subjects.ANONYMOUS else f' --user {caller} --password "$TOWPATH_NATS_PASSWORD"'
+    out.write(f"Try it: nats --server {url or '$TOWPATH_NATS_URL'}{login} request {rows[0]['subject']} '{_TASK}'")
     out.write("The messages: /asyncapi.json of the gateway; a program: docs/guides/javascript-nats.md.")
 
 
