@@ -91,9 +91,11 @@ class RunFollower:
     _gates_below: asyncio.Task[None] | None = field(default=None, init=False)
     _refused: list[str] = field(default_factory=list, init=False)
     _failed: list[str] = field(default_factory=list, init=False)
+    _sees_all: bool = field(default=True, init=False)
 
     async def follow(self, run_id: UUID, after: int = 0) -> RunFinished | None:
         """Show every event after seq *after* until the run ends; returns its end."""
+        self._sees_all = not after
         try:
             async for entry in self.client.events(run_id, after, children=self.children):
                 if isinstance(entry, TreeEntry) and entry.path:
@@ -212,7 +214,8 @@ class RunFollower:
 
     def _show_end(self, end: RunFinished, seconds: float) -> None:
         """Show how the run ended; what a program does not read out of the record by itself goes to stderr too."""
-        end_line = summary(end, seconds, self._ended_children, plays_script=self.formatter.plays_script)
+        plays_script = self._sees_all and self.formatter.plays_script
+        end_line = summary(end, seconds, self._ended_children, plays_script=plays_script)
         self._write("  ", end_line)
         answer, causes = answer_text(end.final), self.formatter.causes
         told = end.status != "completed" and answer == causes.ended
