@@ -117,8 +117,13 @@ def _say(error: Exception) -> int:
     if isinstance(error, RefusedError) and is_located(error.problem.detail):
         said = join_sentences(error.problem.detail, error.remedy)  # of a line of a file the code says no more
     line = f"towpath worker: {said}"
-    # At a terminal it stands out from the log lines of the start, which are above it.
-    sys.stderr.write(f"\n\x1b[1;31m{line}\x1b[0m\n" if sys.stderr.isatty() else f"{line}\n")
+    if sys.stderr.isatty():  # there it stands out from the log lines of the start, which are above it
+        from rich.console import Console  # noqa: PLC0415 - the start of most refuses nothing
+        from rich.text import Text  # noqa: PLC0415 - as above
+
+        Console(stderr=True).print("", Text(line, style="bold red"), sep="\n", soft_wrap=True)
+    else:
+        sys.stderr.write(f"{line}\n")
     return USAGE_ERROR
 
 
