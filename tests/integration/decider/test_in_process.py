@@ -31,6 +31,7 @@ from towpath_fabric.nats.bus import Bus
 from towpath_fabric.nats.streams import ensure_streams
 from towpath_fabric.settings import Settings
 from towpath_fabric.telemetry.logs import configure_logging
+from towpath_fabric.turns.task_end import end_tasks
 
 
 @pytest.fixture
@@ -67,9 +68,7 @@ async def in_process(
     yield start
     for decider, loops in started:
         await decider.stop()
-        for loop in loops:
-            loop.cancel()
-        await asyncio.gather(*loops, return_exceptions=True)
+        await end_tasks(loops)
     await bus.close()
 
 

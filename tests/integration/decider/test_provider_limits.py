@@ -31,6 +31,7 @@ from towpath_fabric.nats.bus import Bus
 from towpath_fabric.nats.kv_register import SharedRegisters
 from towpath_fabric.nats.streams import ensure_streams
 from towpath_fabric.settings import Settings
+from towpath_fabric.turns.task_end import end_tasks
 
 TEXT = as_text(RESPOND)
 PATIENT_S = 90.0
@@ -171,8 +172,6 @@ async def test_a_pause_that_one_decider_gets_holds_for_all_and_callers_take_turn
         assert not waiter.done()
         waiter.cancel()
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(tasks)
         for bus in buses:
             await bus.close()

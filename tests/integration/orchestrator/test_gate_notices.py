@@ -28,6 +28,7 @@ from towpath_contracts import ids
 from towpath_contracts.gate_notices import ListGateNotices, RetryGateNotice
 from towpath_contracts.problems.registry import ProblemError
 from towpath_fabric.postgres.pool import open_pool
+from towpath_fabric.turns.task_end import end_tasks
 from towpath_orchestrator.adapters import notice_targets
 from towpath_orchestrator.adapters.notice_targets import ChatChannel, Mailbox, Receiver
 from towpath_orchestrator.app import webhook_delivery
@@ -68,9 +69,7 @@ class Place:
         try:
             yield
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await end_tasks(tasks)
 
     async def open(self, count: int = 1, gate_type: str = "approval") -> list[uuid.UUID]:
         gates = [uuid.uuid4() for _ in range(count)]

@@ -23,6 +23,7 @@ from towpath_embedded.servers.postgres_identity import temporary_folder
 from towpath_fabric.nats.pull_consumer import PullConsumer, ack
 from towpath_fabric.nats.replies import encode_reply
 from towpath_fabric.nats.streams import ensure_streams
+from towpath_fabric.turns.task_end import end_tasks
 
 ANSWER_S = 20
 """Half a minute less than what tests wait for in all: an answer that died with its process is asked for again."""
@@ -97,9 +98,7 @@ class Peers:
         await ensure_streams(self.nc, (streams.decide_consumer("default"),))
 
     async def stop(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end_tasks(self._tasks)
         for consumer in self._consumers:
             await consumer.stop()
 

@@ -35,6 +35,7 @@ from towpath_contracts.runs.views import (
     RunView,
 )
 from towpath_contracts.tasks import RunAccepted, SubmitTask
+from towpath_fabric.turns.task_end import end_tasks
 
 DIGEST = "sha256:" + "0" * 64
 BEGIN = datetime(2026, 11, 1, 12, tzinfo=UTC)
@@ -100,9 +101,7 @@ class PlatformPeer:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await end_tasks(self._tasks)
         await self.nc.close()
 
     def requests(self, subject: str) -> list[dict[str, Any]]:

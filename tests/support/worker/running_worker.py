@@ -16,6 +16,7 @@ from towpath.toolbox import WorkerTools, collect
 from towpath.tools.declaration import AnyTool
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.settings import Settings
+from towpath_fabric.turns.task_end import end_tasks
 from towpath_worker.adapters.mcp.server_list import make_servers
 from towpath_worker.app.worker import ToolWorker, WorkerOptions
 
@@ -66,6 +67,5 @@ async def serving(
         yield Serving(worker=worker, bus=bus, registry=registry)
         await worker.drain(drain_s)
     finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+        await end_tasks([running])
         await bus.close()

@@ -17,6 +17,7 @@ from towpath_audit.verifier import verify
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.tools.audit import AuditPiece, ExportAudit, GetCheckpoint
 from towpath_fabric.clock import wall
+from towpath_fabric.turns.task_end import end_tasks
 from towpath_tas.adapters.ledger_tables import platform_audit_row
 from towpath_tas.app.audit import audit_export, export_piece
 from towpath_tas.app.audit.housekeeping import AuditRetention
@@ -225,5 +226,4 @@ async def test_an_outlet_that_hangs_holds_no_seal_back(log: AuditLog) -> None:
         await log.write(platform_audit_row(PROJECT, "b", "x", actor=""))
         await eventually(lambda: sealer._seen is not None and sealer._seen.edge.size > before.edge.size)
     finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+        await end_tasks([running])

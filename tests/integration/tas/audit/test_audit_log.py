@@ -33,6 +33,7 @@ from towpath_contracts.tools.erasures import DecideErasure, ListErasures, Reques
 from towpath_fabric.clock import wall
 from towpath_fabric.ids import new_run_id
 from towpath_fabric.postgres.pool import DATABASE_DOWN
+from towpath_fabric.turns.task_end import end_tasks
 from towpath_tas.adapters.ledger_tables import platform_audit_row
 from towpath_tas.app.audit import audit_export
 from towpath_tas.app.audit.housekeeping import AuditRetention
@@ -194,8 +195,7 @@ async def test_the_loop_seals_what_comes_and_hands_checkpoints_out(log: AuditLog
         await log.write(platform_audit_row(PROJECT, "a", "x", actor=""))
         await eventually(lambda: len(found := sizes(log.kept.notes, log.notes)) >= 4 and found[-1] >= 2)
     finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+        await end_tasks([running])
     found = sizes(log.kept.notes, log.notes)
     assert found == sorted(found), "and goes on signing that nothing came"
     assert codes(await log.export(), checkpoints=log.kept.notes) == []

@@ -16,6 +16,7 @@ from towpath_audit.verifier import verify
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.tools.audit import GetCheckpoint
 from towpath_fabric.clock import wall
+from towpath_fabric.turns.task_end import end_tasks
 from towpath_tas.adapters.ledger_tables import platform_audit_row
 from towpath_tas.app.audit.audit_export import AuditLogRequests
 from towpath_tas.app.audit.housekeeping import AuditRetention
@@ -57,8 +58,7 @@ async def test_nothing_is_sealed_while_the_clock_of_postgres_is_another(log: Aud
         await requests.checkpoint(GetCheckpoint())
     running = asyncio.create_task(sealer.run())
     await eventually(lambda: sealer._metrics.seal_refusals._value.get() >= 2)
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
+    await end_tasks([running])
     assert await log.owner("SELECT max(seal_id) FROM tas.audit_seal") == seals
     log.exports = requests
     assert verify(await log.export(), checkpoints=log.kept.notes).faults == [], (
