@@ -1,9 +1,10 @@
-"""A NATS client whose attempts to connect end when they are cancelled, and that can be closed whatever the broker does.
+"""A NATS client whose connecting and requests end when they are cancelled, and that closes whatever the broker does.
 
 One that knows several nodes of a cluster leaves a lost one for another, with the login of the addresses it was given.
 
 nats-py waits for each answer with `asyncio.wait_for`, which in Python 3.11 forgets a cancellation that comes together
-with the answer. nats-py would then go on to connect for ever, and whoever waited for the end of its task would hang.
+with the answer (https://github.com/python/cpython/issues/86296). nats-py would then go on to connect for ever, as would
+a loop that asks the broker, and whoever waited for the end of its task would hang.
 """
 
 import asyncio
@@ -11,11 +12,12 @@ from collections.abc import Coroutine
 from typing import Any
 
 from nats.aio.client import Client
+from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
 
 class CancellableNatsClient(Client):
-    """Overrides private methods of nats-py, between which every attempt to connect and to reconnect passes."""
+    """Overrides `request`, and private methods between which every attempt to connect and to reconnect passes."""
 
     _connecting: "asyncio.Task[Any] | None" = None
     _cancelled_before = 0
@@ -32,6 +34,16 @@ class CancellableNatsClient(Client):
             raise
         finally:
             self._connecting = None
+
+    async def request(self, *arguments: Any, **options: Any) -> Msg:
+        """Ask as nats-py does; a cancellation that comes together with the answer is no less one."""
+        task = asyncio.current_task()
+        before = task.cancelling() if task is not None else 0  # what cleans up after a cancellation may still ask
+        try:
+            return await super().request(*arguments, **options)
+        finally:
+            if task is not None and task.cancelling() > before:
+                raise asyncio.CancelledError
 
     async def close_within(self, limit_s: float, draining: Coroutine[Any, Any, None]) -> bool:
         """Let *draining* close the connection; where it has not within *limit_s*, or is cancelled, close it by force.

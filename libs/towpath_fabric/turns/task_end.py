@@ -1,8 +1,8 @@
 """Ends tasks that run for ever, also those that miss being cancelled.
 
 `asyncio.wait_for` before Python 3.12 drops a cancellation that comes in the moment in which what it waits for is done
-(https://github.com/python/cpython/issues/86296), and every request of nats-py waits that way: a loop that asks the
-broker goes on, and whoever waits for its end waits for ever.
+(https://github.com/python/cpython/issues/86296), and libraries wait that way: such a loop goes on, and whoever waits
+for its end waits for ever. Requests to the broker are mended where they are made (`nats/cancellable_nats_client.py`).
 """
 
 import asyncio

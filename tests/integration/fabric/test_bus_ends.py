@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from nats.aio.client import Client
+from nats.aio.msg import Msg
 
 from towpath_embedded.servers.nats import Nats
 from towpath_fabric.nats.bus import Bus
@@ -95,3 +96,46 @@ async def test_closing_a_bus_ends_when_it_is_cancelled(stuck: tuple[Bus, Client]
     await asyncio.wait([closing], timeout=SOON_S)
     assert closing.cancelled()
     assert nc.is_closed
+
+
+async def test_a_request_is_cancelled_also_where_its_answer_comes_at_the_same_time(nats_server: Nats) -> None:
+    bus = Bus("tas", Settings(nats_url=nats_server.url()))
+    await bus.connect()
+    answered = bus.nc._request_sub_callback
+
+    async def answer(message: Msg) -> None:
+        await message.respond(b"answer")
+
+    async def cancel_with_the_answer(message: Msg) -> None:
+        await answered(message)
+        asking.cancel()
+
+    await bus.nc.subscribe("question", cb=answer)
+    bus.nc._request_sub_callback = cancel_with_the_answer  # type: ignore[method-assign]
+    asking = asyncio.create_task(bus.nc.request("question", b"", timeout=SOON_S))
+    await asyncio.wait([asking], timeout=SOON_S)
+    assert asking.cancelled()
+    await bus.close()
+
+
+async def test_what_cleans_up_in_a_task_that_was_cancelled_may_still_ask(nats_server: Nats) -> None:
+    bus = Bus("tas", Settings(nats_url=nats_server.url()))
+    await bus.connect()
+    told: list[bytes] = []
+
+    async def answer(message: Msg) -> None:
+        await message.respond(b"answer")
+
+    async def waits_for_ever() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            told.append((await bus.nc.request("question", b"", timeout=SOON_S)).data)
+
+    await bus.nc.subscribe("question", cb=answer)
+    task = asyncio.create_task(waits_for_ever())
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait([task], timeout=SOON_S)
+    assert (task.cancelled(), told) == (True, [b"answer"])
+    await bus.close()
