@@ -241,6 +241,12 @@ class GateView(Message):
     assigned_reason: str = ""
     assigned_at: datetime | None = None
 
+    @property
+    def has_its_votes(self) -> bool:
+        """Whether its votes have decided it: a run hears of them a moment later."""
+        yes = {vote.actor for vote in self.votes if vote.verdict != "denied"}
+        return len(yes) >= self.quorum or any(vote.verdict == "denied" for vote in self.votes)
+
 
 class ListGates(Message):
     """Gates of a project; without `paused` only those that a person can settle, with `after` those behind that gate.

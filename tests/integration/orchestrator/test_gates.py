@@ -175,3 +175,43 @@ async def test_closed_gates_are_listed_the_last_first_and_those_alike_by_tool_an
         assert await listed(project="q", tool="refund") == ([other], None)
         assert await listed(newest=False, tool="refund", network="shop") == ([first, second], None), "oldest first"
         assert await listed(newest=False, rule="nobody's") == ([], None)
+
+
+ASKED = (
+    "INSERT INTO runs.gate (gate_id, run_id, project, network, gate_type, status, reason, detail, approval_id,"
+    " opened_at, expires_at) VALUES ($1, $2, 'default', 'solo', 'approval', 'pending', '',"
+    " json_build_object('quorum', $3::int), $1, now(), now() + interval '1 day')"
+)
+VOTE = "INSERT INTO tas.approval_vote VALUES ($1, $2, $3, '', '', now())"
+
+
+async def asked_gate(dsn: str, run_id: uuid.UUID, quorum: int, *votes: tuple[str, str]) -> uuid.UUID:
+    """Open an approval in a run; its votes are stored, and the run has not heard of them yet."""
+    gate_id = uuid.uuid4()
+    connection = await asyncpg.connect(dsn)
+    try:
+        await connection.execute("SET session_replication_role = replica")  # there is no call that the approval is of
+        await connection.execute(ASKED, gate_id, run_id, quorum)
+        for actor, verdict in votes:
+            await connection.execute(VOTE, gate_id, actor, verdict)
+    finally:
+        await connection.close()
+    return gate_id
+
+
+async def test_nobody_is_asked_about_what_votes_have_decided_already(database: Any, nats_server: Any) -> None:
+    async with connected(nats_server.url()) as nc, orchestrator(database("orchestrator"), nats_server.url()):
+        peers, dsn, run_id = Peers(nc, lambda _: respond("done")), database(), uuid.uuid4()
+        decided = [
+            await asked_gate(dsn, run_id, 1, ("mia", "edited")),
+            await asked_gate(dsn, run_id, 2, ("mia", "edited"), ("paul", "approved")),
+            await asked_gate(dsn, run_id, 2, ("mia", "approved"), ("mia", "denied")),
+        ]
+        open_gates = [
+            await asked_gate(dsn, run_id, 1),
+            await asked_gate(dsn, run_id, 2, ("mia", "edited"), ("mia", "approved")),
+        ]
+        for at in ({"run_id": run_id}, {"root_run_id": run_id}, {}):
+            for paused, found in ((False, open_gates), (True, decided + open_gates)):
+                asked = ListGates.model_validate({"project": "default", "paused": paused} | at)
+                assert [gate.gate_id for gate in (await peers.ask(rpc.LIST_GATES, asked)).gates] == found

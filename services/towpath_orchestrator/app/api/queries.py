@@ -170,6 +170,11 @@ def _first_gates(rows: list[Any]) -> tuple[GateView, ...]:
     return tuple(shown)
 
 
+def _as_asked(request: ListGates, gates: tuple[GateView, ...]) -> tuple[GateView, ...]:
+    """Return *gates*, without those that votes have decided where only what a person can settle is asked for."""
+    return tuple(one for one in gates if request.paused or one.status != "pending" or not one.has_its_votes)
+
+
 class RunQueries:
     """Read side of the orchestrator."""
 
@@ -343,9 +348,11 @@ class RunQueries:
         elif any((request.run_id, request.gate_id, request.root_run_id)):
             rows = await self._pool.fetch(QUERIES.gates_of_runs, *_values_of(request, status))
         else:
-            return await self._gates_in_order(request, status)
+            page = await self._gates_in_order(request, status)
+            return page.model_copy(update={"gates": _as_asked(request, page.gates)})
         shown = _first_gates(rows[: request.limit])
-        return GatePage(gates=shown, next_after=shown[-1].gate_id if len(shown) < len(rows) else None)
+        next_after = shown[-1].gate_id if len(shown) < len(rows) else None
+        return GatePage(gates=_as_asked(request, shown), next_after=next_after)
 
     async def _gates_in_order(self, request: ListGates, status: str | None) -> GatePage:
         """Return gates in the order in which they were opened. A filtered page may be empty and not the last one."""

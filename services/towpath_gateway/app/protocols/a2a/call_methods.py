@@ -115,9 +115,10 @@ class A2aMethods:
         chosen = params.configuration or messages.SendConfiguration()
         self.headers["Location"] = f"/v1/runs/{view.run_id}"
         with naming_run(view.run_id):
-            if not chosen.return_immediately:
-                view = await self._settled(view, decided)
-            return {"task": await self._task(view, decided, chosen.history_length)}
+            if chosen.return_immediately:
+                return {"task": await self._task(view, decided, chosen.history_length)}
+            view, questions = await self._settled(view, decided)
+            return {"task": task_of(view, questions, self.site, history=chosen.history_length)}
 
     async def _send_streaming(self, call: A2aCall) -> Response:
         params: SendMessageParams = read_params(messages.SEND, call)
@@ -212,8 +213,8 @@ class A2aMethods:
         sent = [run for run in own if run.labels.get(MESSAGE_LABEL) == params.message.message_id]
         return sent[0].previous_run_id if sent else page.runs[0].run_id
 
-    async def _settled(self, view: RunView, decided: Collection[UUID]) -> RunView:
-        """Return the run once it has ended, waits for a person, or the time of a request is over.
+    async def _settled(self, view: RunView, decided: Collection[UUID]) -> tuple[RunView, list[GateQuestion]]:
+        """Return the run once it has ended, waits for a person, or the time of a request is over; and what it asks.
 
         A part of the platform that is away for a while only costs time: the run is there, and its id is told.
         """
@@ -223,24 +224,21 @@ class A2aMethods:
         while not self.dependencies.stopping.is_set() and (left := until - monotonic()) > 0:
             wait_ms = max(1, min(LOOK_MS, int(left * 1_000)))
             try:
-                if is_first and (view.status in FINAL_STATUSES or await self._asks(view, decided)):
-                    break
+                if not is_first:
+                    page = await self.dependencies.readings.page(project, view.run_id, cursor, PAGE, wait_ms)
+                    cursor = page.entries[-1].seq if page.entries else cursor
+                    if cursor < page.seq:
+                        continue
+                    view = await platform.run(project, view.run_id)
+                questions = await questions_of(self.dependencies, self.principal, view, decided)
+                if questions or view.status in FINAL_STATUSES:
+                    return view, questions
                 is_first = False
-                page = await self.dependencies.readings.page(project, view.run_id, cursor, PAGE, wait_ms)
-                cursor = page.entries[-1].seq if page.entries else cursor
-                if cursor < page.seq:
-                    continue
-                view = await platform.run(project, view.run_id)
-                if view.status in FINAL_STATUSES or await self._asks(view, decided):
-                    break
             except ProblemError as error:
                 if not error.problem.retryable:
                     raise
                 await asyncio.sleep(RETRY_S)
-        return view
-
-    async def _asks(self, view: RunView, decided: Collection[UUID]) -> bool:
-        return bool(await questions_of(self.dependencies, self.principal, view, decided))
+        return view, []
 
     async def _task(self, view: RunView, decided: Collection[UUID], history: int | None) -> JsonObject:
         questions = await questions_of(self.dependencies, self.principal, view, decided)
