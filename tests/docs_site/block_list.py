@@ -1,8 +1,9 @@
 """How each code block of the pages is held: a row for each, and the reason where it is not run.
 
 A page of `PLAYED_BY` is run block by block, in order, by its test; a new block of it is run too, or fails the test.
-Of other pages the blocks with a name are run (`RUN_BY`), and those of `RUN_WHOLE`. Every other block is in `LEFT`, and
-is read by the command line's parser, a type checker or the product's reader of such files.
+Of other pages the blocks with a name are run (`RUN_BY`), and those of `RUN_WHOLE`; some blocks are taken one by one
+(`TAKEN_BY`). Every other block is in `LEFT`, and is read by the command line's parser, a type checker or the product's
+reader of such files.
 """
 
 from collections import Counter
@@ -11,7 +12,9 @@ from typing import NamedTuple
 
 from tests.docs_site.code_blocks import RUN_BY, RUN_WHOLE, CodeBlock, all_blocks
 from tests.docs_site.left_blocks import LEFT
+from tests.docs_site.taken_blocks import begins_so, taken_by
 
+_OF_BACKUPS = "tests/e2e/pages/test_pages_of_backups.py"
 _OF_AGENTS = "tests/e2e/pages/test_pages_of_agents.py"
 _OF_COMMANDS = "tests/e2e/pages/test_pages_of_commands.py"
 _OF_RUNS = "tests/e2e/pages/test_pages_of_runs.py"
@@ -43,9 +46,10 @@ PLAYED_BY = {
     "docs/runs.md": _OF_RUNS,
     "docs/operations.md": _OF_OPERATIONS,
     **dict.fromkeys(
-        (f"docs/{name}.md" for name in ("backup-and-restore", "evaluation", "guides/deploying", "guides/upgrading")),
+        (f"docs/{name}.md" for name in ("evaluation", "guides/deploying", "guides/upgrading")),
         _OF_PROJECTS,
     ),
+    "docs/backup-and-restore.md": _OF_BACKUPS,
     "docs/tools.md": _OF_PROJECTS,
     **dict.fromkeys(
         (
@@ -102,14 +106,8 @@ def block_table() -> str:
 
 def reason(block: CodeBlock) -> str:
     """Return why *block* is not run; nothing where it has no reason."""
-    found = [key for key in LEFT if matches(key, block)]
+    found = [key for key in LEFT if begins_so(key, block)]
     return LEFT[max(found, key=len)] if found else ""
-
-
-def matches(key: str, block: CodeBlock) -> bool:
-    """Say whether *key* of `LEFT` is about *block*."""
-    page, _, begin = key.partition(":")
-    return page == block.page and block.text.startswith(begin.strip())
 
 
 def _held(block: CodeBlock) -> HeldBlock:
@@ -117,6 +115,8 @@ def _held(block: CodeBlock) -> HeldBlock:
         return HeldBlock(block, "run", RUN_BY[block.page])
     if block.page in RUN_WHOLE and block.language == "python":
         return HeldBlock(block, "run", RUN_WHOLE[block.page])
+    if test := taken_by(block):
+        return HeldBlock(block, "run", test)
     why = reason(block)
     if block.page in PLAYED_BY and not why:
         return HeldBlock(block, "run", PLAYED_BY[block.page])

@@ -7,6 +7,7 @@ nothing here reads is an error, unless it is one of `NOT_TRIED`.
 
 import re
 import shlex
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -61,6 +62,8 @@ PROGRAMS = {
         "export",
         "find",
         "npm",
+        "pg_basebackup",
+        "pg_verifybackup",
         "openssl",
         "deploy/kubernetes-secrets",
         "deploy/make-secrets",
@@ -101,11 +104,12 @@ class CodeBlock(NamedTuple):
 
 
 def blocks_of(page: Path) -> Iterator[CodeBlock]:
-    """Return every fenced block of *page*, in order."""
+    """Return every fenced block of *page*, in order, also those within lists."""
     text = page.read_text("utf-8")
-    for found in re.finditer(r"^```(\w*) ?(\S*)[^\n]*\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+    for found in re.finditer(r"^( *)```(\w*) ?(\S*)[^\n]*\n(.*?)^\1```$", text, re.MULTILINE | re.DOTALL):
+        _, language, name, content = found.groups()
         line = text.count("\n", 0, found.start()) + 1
-        yield CodeBlock(str(page.relative_to(ROOT)), line, *found.groups())
+        yield CodeBlock(str(page.relative_to(ROOT)), line, language, name, textwrap.dedent(content))
 
 
 def all_blocks() -> list[CodeBlock]:

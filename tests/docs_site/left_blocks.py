@@ -40,12 +40,11 @@ LEFT = {
     "deploy/README.md: deploy/make-secrets --database": (
         "needs a Kubernetes cluster; tests/unit/deploy/chart renders the chart"
     ),
+    "deploy/README.md: helm template": "needs a Kubernetes cluster; tests/unit/deploy/chart renders the chart",
+    "docs/decisions/0013-faststream-for-request-reply.md:": "two lines of a service's wiring, with … for a subject",
     "deploy/README.md: image:": "values of the chart: its schema reads them",
     "docs/architecture.md:": "a drawing",
     "docs/attacks-by-prompt.md:": "needs a registry of packages, and takes minutes",
-    "docs/backup-and-restore.md: wal_level": "settings: Postgres reads them",
-    "docs/backup-and-restore.md: pg_basebackup": "needs a Postgres that keeps an archive of its log",
-    "docs/backup-and-restore.md: towpath gates": "needs calls that a restore left open; test_restores.py has some",
     "docs/benchmarks.md:": "measurements of minutes and hours, some beside packages from a registry",
     "docs/console.md:": "settings: the gateway reads them, the provider is not there",
     "docs/guides/coming-from.md: export": PLAYED,

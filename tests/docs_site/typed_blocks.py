@@ -14,6 +14,10 @@ run_id = UUID(int=0)
 """
 _AGENTS = ("chair", "lawyer", "engineer", "researcher", "writer")
 PRELUDES = {
+    "docs/decisions/0013-faststream-for-request-reply.md": (
+        "from towpath_contracts import rpc\nfrom towpath_fabric.nats.bus import Bus\n"
+        "bus: Bus = ...  # ty: ignore\nqueries: Any = ...\nreport: Any = ...\n"
+    ),
     "docs/agents.md": "class Report(BaseModel):\n    title: str\nrequest: AgentRequest = ...  # ty: ignore\n",
     "docs/networks.md": "def today() -> str:\n    return ''\n",
     "docs/swarms.md": "\n".join(

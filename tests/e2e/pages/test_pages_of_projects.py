@@ -3,7 +3,6 @@
 import asyncio
 import json
 import shutil
-from pathlib import Path
 
 import pytest
 from tests.e2e.pages.conftest import Play, World
@@ -51,13 +50,10 @@ def test_a_project(play: Play, world: World, providers: None, monkeypatch: pytes
     world.publish_sample()
 
 
-def test_upgrades_and_backups(play: Play, servers: None, tmp_path: Path, served: PagesPlatform) -> None:
+def test_upgrades(play: Play, servers: None) -> None:
     page = play("docs/guides/upgrading.md")
     while page.left:
         page.shell()
-    places = {"/backups": str(tmp_path / "backups"), "/backups/": f"{tmp_path}/backups/"}
-    play("docs/backup-and-restore.md").shell({**places, "postgresql://owner@db/towpath": served.database_url})
-    assert len([*Path("backups").glob("*.dump")]) == 2
 
 
 def test_tools(play: Play, world: World, servers: None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,10 +4,11 @@ import re
 
 import pytest
 from tests.docs_site.__main__ import main
-from tests.docs_site.block_list import PLAYED_BY, held_blocks, matches, played_blocks
+from tests.docs_site.block_list import PLAYED_BY, held_blocks, played_blocks
 from tests.docs_site.code_blocks import CodeBlock
 from tests.docs_site.left_blocks import LEFT
 from tests.docs_site.shell_blocks import ShellCommand, shell_commands
+from tests.docs_site.taken_blocks import TAKEN_BY, begins_so, taken
 from tests.support.places import ROOT
 
 HELD = list(held_blocks())
@@ -19,7 +20,7 @@ def test_a_block_that_is_not_run_has_a_reason() -> None:
 
 
 def test_every_reason_is_of_a_block_that_is_there() -> None:
-    assert [key for key in LEFT if not any(matches(key, one.block) for one in HELD)] == []
+    assert [key for key in LEFT if not any(begins_so(key, one.block) for one in HELD)] == []
 
 
 def test_tests_that_reasons_name_are_there() -> None:
@@ -32,10 +33,16 @@ def test_a_page_that_is_played_is_named_by_the_test_that_plays_it() -> None:
     assert unnamed == []
 
 
+def test_a_block_that_a_test_takes_is_one_and_that_test_names_it() -> None:
+    assert [taken(key).page for key in TAKEN_BY] == [key.partition(":")[0] for key in TAKEN_BY]
+    unnamed = [key for key, test in TAKEN_BY.items() if f'taken("{key}")' not in (ROOT / test).read_text("utf-8")]
+    assert unnamed == []
+
+
 def test_a_reason_is_of_the_blocks_that_begin_so() -> None:
     block = CodeBlock("docs/a.md", 1, "sh", "", "towpath up\n")
-    assert matches("docs/a.md:", block) and matches("docs/a.md: towpath up", block)
-    assert not matches("docs/a.md: towpath down", block) and not matches("docs/b.md:", block)
+    assert begins_so("docs/a.md:", block) and begins_so("docs/a.md: towpath up", block)
+    assert not begins_so("docs/a.md: towpath down", block) and not begins_so("docs/b.md:", block)
 
 
 def test_words_of_a_page_are_given_values_also_in_variables() -> None:
