@@ -62,13 +62,13 @@ def call_status(event: "ev.ToolCallFinished | ev.ToolCallDenied") -> str:
 
 
 def response_of(event: "ev.ToolCallFinished | ev.ToolCallDenied") -> Any:
-    """Return what the call gave back: its result, its failure, or its denial."""
+    """Return what the call gave back, as a model reads it: its result, its failure, or its denial."""
     if isinstance(event, ev.ToolCallDenied):
         return {"status": "denied", **event.denial.model_view()}
     if event.status == "succeeded":
         return _stored_elsewhere(event) if event.blob else event.result
     if event.failure is not None:
-        failure = event.failure.model_dump(mode="json", exclude_defaults=True, exclude={"began"})
+        failure = event.failure.model_dump(mode="json", exclude_defaults=True, exclude={"began", "place"})
         given = {} if event.result is None else {"result": event.result}
         return {"status": event.status, **failure, **given}
     return {"status": event.status}

@@ -53,7 +53,7 @@ def failed_call(event: AnyEvent) -> str | None:
     """Return which call *event* says has failed, and why; None where it says nothing of the kind."""
     match event:
         case ToolCallFinished(status="failed", tool=tool, failure=failure):
-            return f"{tool}: failed" if failure is None else f"{tool}: {failure.code}: {failure.message}"
+            return f"{tool}: failed" if failure is None else f"{tool}: {failure.code}: {failure.for_people()}"
         case _:
             return None
 

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from towpath_contracts.base import JsonObject, Message, MessagePart, Name, Token, is_unset
 from towpath_contracts.canonical import digest
+from towpath_contracts.text import truncate
 from towpath_contracts.tools.previews import PREVIEW_BYTES, OutputPreview
 from towpath_contracts.tools.readers import OutputReaders, Path
 from towpath_contracts.tools.reports import Reports
@@ -109,7 +110,9 @@ class ToolFailure(MessagePart):
 
     `uncertain` says that the call was cut off in the middle and may have happened all the same. `began` is set by
     the platform alone, never by a tool: False where this start has certainly done nothing (its function was not
-    called, or its probe found nothing of it); None where it is not known, as before the field existed.
+    called, or its probe found nothing of it); None where it is not known, as before the field existed. `place` is the
+    line of its author's file at which a tool raised, such as `orders.py:14`. It is for people: a model can't read that
+    file, might repeat the name to whoever asks, and would get another prompt whenever a line moves.
     """
 
     code: str
@@ -119,6 +122,12 @@ class ToolFailure(MessagePart):
     external: bool = False
     uncertain: bool = False
     began: bool | None = None
+    place: str = ""
+
+    def for_people(self, most: int = 0) -> str:
+        """Return the message, of which at most *most* characters are kept (0: all), and the place behind it."""
+        message = truncate(self.message, most) if most else self.message
+        return f"{message} ({self.place})" if self.place else message
 
 
 class UnknownCallEvidence(MessagePart):

@@ -247,7 +247,7 @@ def _tool_finished(position: EventRowBuilder, event: ev.ToolCallFinished) -> Non
     row.result[str(event.call_index)] = _call_summary(event, summary.result)
     row.add_result(event.status == "succeeded")
     if event.failure is not None:
-        row.error = plain(f"{event.failure.code}: {event.failure.message}")
+        row.error = plain(f"{event.failure.code}: {event.failure.for_people()}")
 
 
 def _call_summary(event: ev.ToolCallFinished, result: str | None) -> dict[str, Any]:

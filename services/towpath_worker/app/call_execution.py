@@ -32,7 +32,14 @@ from towpath_worker.adapters.tool_log import ToolLogWriter
 from towpath_worker.app.call import CallStage, WorkerCall, call_function
 from towpath_worker.app.probe_runner import ProbeAnswer, outcome_unknown, run_probe
 from towpath_worker.app.run_ends import RunEnds
-from towpath_worker.core.results import CallCutOffError, EncodedResult, ResultRefusedError, encode_result, failure_of
+from towpath_worker.core.results import (
+    CallCutOffError,
+    EncodedResult,
+    ResultRefusedError,
+    encode_result,
+    failure_of,
+    raised_at,
+)
 from towpath_worker.metrics import WorkerMetrics
 
 Status = Literal["succeeded", "failed", "ticket_expired"]
@@ -228,12 +235,13 @@ class CallExecutor:
         call.stage = CallStage.RUNNING
         try:
             return encode_result(await call_function(tool, arguments, timeout_s, self._threads, call))
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is None or (task.cancelling() and call.cancel_reason is None):
                 raise  # the process stops
             if not task.cancelling():
-                return ToolFailure(code="tool_exception", message="CancelledError: the tool cancelled itself")
+                message = "CancelledError: the tool cancelled itself"
+                return ToolFailure(code="tool_exception", message=message, place=raised_at(error))
             task.uncancel()  # this cancellation was the call's own and ends here
             return mark_uncertain(tool, cancelled_failure(call))
         except CallCutOffError as error:

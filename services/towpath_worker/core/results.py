@@ -1,9 +1,14 @@
 """Results of calls as JSON with a digest, and exceptions as ToolFailure.
 
-The model and the record never see a traceback, and equal results have equal digests.
+The model and the record never see a traceback, and equal results have equal digests. Of an exception that a tool's
+author did not word, the record has the author's own last line, by the base name of its file: no folder is told.
 """
 
+import os
+import traceback
 from dataclasses import dataclass
+from inspect import getfile
+from pathlib import Path
 from typing import Any
 
 from pydantic_core import PydanticSerializationError, to_jsonable_python
@@ -18,6 +23,16 @@ from towpath_fabric.redaction import redact, redact_json
 
 MAX_MESSAGE_CHARS = 2_000
 """Of a failure's text: enough to act on; the model pays for every character."""
+
+_NOT_OF_THE_AUTHOR = (
+    "<",  # what Python froze, and code that was never in a file
+    f"{Path(os.__file__).parent}{os.sep}",
+    *(f"{folder}{os.sep}towpath" for folder in (Path(getfile(ToolError)).parents[1], Path(__file__).parents[2])),
+)
+"""How the files of Python's own library and of the platform begin."""
+
+_INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+"""What the files of installed packages have in their paths; those of Python's own library may lie above them."""
 
 
 class CallCutOffError(Exception):
@@ -96,7 +111,28 @@ def failure_of(error: BaseException) -> ToolFailure:
             return ToolFailure(code=error.code, message=_shorten(str(error)))
         case _:
             text = f"{type(error).__name__}: {error}".removesuffix(": ")
-            return ToolFailure(code="tool_exception", message=_shorten(text), external=isinstance(error, OSError))
+            external = isinstance(error, OSError)
+            return ToolFailure(code="tool_exception", message=_shorten(text), external=external, place=raised_at(error))
+
+
+def raised_at(error: BaseException) -> str:
+    """Return the last line of a tool's author that *error* came through, such as `orders.py:14`; empty for none.
+
+    Where it came through none, that of its cause: Python raises RuntimeError in the place of StopIteration.
+    """
+    looked_at: set[int] = set()
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in looked_at:
+        for frame, line in reversed(list(traceback.walk_tb(cause.__traceback__))):
+            if _is_of_author(frame.f_code.co_filename):
+                return _shorten(f"{Path(frame.f_code.co_filename).name}:{line}")
+        looked_at.add(id(cause))
+        cause = cause.__cause__ or cause.__context__
+    return ""
+
+
+def _is_of_author(file: str) -> bool:
+    return not file.startswith(_NOT_OF_THE_AUTHOR) and not any(part in file for part in _INSTALLED)
 
 
 def _shorten(text: str) -> str:

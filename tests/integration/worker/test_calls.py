@@ -107,6 +107,7 @@ async def test_whatever_a_tool_raises_or_returns_is_an_outcome(
         assert (failure.code, failure.external) == (code, external)
         assert message in failure.message
         assert "Traceback" not in failure.message
+        assert failure.place.startswith("worker_tools.py:" if code == "tool_exception" else "")
         assert (await tas.call("add", {"a": 1, "b": 1})).status == "succeeded"
 
 
@@ -131,6 +132,7 @@ async def test_a_tool_error_keeps_what_it_says(nats_server: Nats) -> None:
             "external": True,
             "uncertain": False,
             "began": True,
+            "place": "",
         }
 
 
@@ -140,6 +142,7 @@ async def test_what_a_thread_raises_is_an_outcome_too(nats_server: Nats, kind: s
         failure = (await tas.call("fail_in_a_thread", {"kind": kind})).failure
         assert failure is not None
         assert failure.code == "tool_exception"
+        assert failure.place.startswith("worker_tools.py:")
 
 
 async def test_a_large_result_is_stored_in_pieces_and_named_by_its_digest(nats_server: Nats) -> None:

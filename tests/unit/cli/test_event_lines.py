@@ -238,6 +238,8 @@ def test_why_a_decision_failed_is_told_whole_and_once() -> None:
     assert shown(failed, again, other.model_copy(update={"feedback": "there is no such route"}))[2].endswith("route")
     call = finished("failed", failure=ToolFailure(code="refund_too_large", message=why))
     assert shown(call)[0].endswith("the last")
+    raised = ToolFailure(code="tool_exception", message=f"ValueError: {'x' * 2_000}", place="orders.py:14")
+    assert shown(finished("failed", failure=raised))[0].endswith("x… (orders.py:14)")
 
 
 def test_an_entry_of_a_script_that_was_refused_is_named_and_why_is_not_told_again() -> None:

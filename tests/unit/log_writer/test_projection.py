@@ -17,6 +17,7 @@ from towpath_contracts.events.log import AnyEvent
 from towpath_contracts.ids import execution_id
 from towpath_contracts.runs.children import ParentRun
 from towpath_contracts.runs.raw_events import RawEntry, RawTransitionEvents
+from towpath_contracts.tools.calls import ToolFailure
 from towpath_contracts.tools.previews import preview_of
 from towpath_log_writer.core.changes import HistoryChanges
 from towpath_log_writer.core.projection import project
@@ -102,6 +103,12 @@ def test_a_step_in_which_anything_failed_did_not_succeed(events: tuple[AnyEvent,
     row = step_of(*events)
     assert row.success is False
     assert row.error == error
+
+
+def test_a_step_has_the_line_at_which_its_tool_raised() -> None:
+    failure = ToolFailure(code="tool_exception", message="KeyError: 'x'", place="orders.py:14")
+    row = step_of(h.finished(RUN, 1, status="failed", result=None, failure=failure))
+    assert row.error == "tool_exception: KeyError: 'x' (orders.py:14)"
 
 
 def test_a_call_is_reported_from_its_request_to_its_end() -> None:

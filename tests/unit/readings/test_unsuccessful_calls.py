@@ -5,7 +5,7 @@ from uuid import UUID
 from towpath_contracts.events.log import DecisionRefused, ToolCallDenied, ToolCallFinished
 from towpath_contracts.tools.calls import Denial, ToolFailure
 from towpath_contracts.tools.violations import DenialExplanation
-from towpath_readings.unsuccessful_calls import summaries_of_unsuccessful, told_call
+from towpath_readings.unsuccessful_calls import failed_call, summaries_of_unsuccessful, told_call
 
 
 def test_nothing_is_said_where_all_calls_succeeded() -> None:
@@ -35,3 +35,6 @@ def test_what_stood_in_the_lines_of_a_run_is_only_named_at_its_end() -> None:
     failed = ToolCallFinished(**call, status="failed", failure=ToolFailure(code="too_large", message="no"))
     assert told_call(failed) == "orders.refund: too_large"
     assert told_call(failed.model_copy(update={"failure": None})) == "orders.refund"
+    raised = ToolFailure(code="tool_exception", message="KeyError: 'x'", place="orders.py:14")
+    found = failed_call(failed.model_copy(update={"failure": raised}))
+    assert found == "orders.refund: tool_exception: KeyError: 'x' (orders.py:14)"

@@ -93,7 +93,8 @@ def test_a_call_that_failed_is_told_with_what_its_tool_raised(pytester: pytest.P
     moves = 'execute_tool("find", booking="B-99"), respond("done")'
     found = failure(pytester, f"result = run({moves})\n{asserted}")
     found.stdout.fnmatch_lines(
-        "*<run completed *: done; 1 call failed: find: tool_exception: LookupError: there is no booking B-99>*"
+        "*<run completed *: done; 1 call failed: find: tool_exception: LookupError: "
+        "there is no booking B-99 (test_*.py:12)>*"
     )
 
 

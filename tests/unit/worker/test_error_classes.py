@@ -70,6 +70,15 @@ def test_an_error_among_parallel_calls_is_a_result_in_its_place_and_the_run_goes
     assert machine.events(ev.RunFinished) == []
 
 
+def test_a_model_is_not_told_at_which_line_a_tool_raised() -> None:
+    machine, same = Machine(), Machine()
+    for one, place in ((machine, "orders.py:14"), (same, "")):
+        one.decide(use_all(("echo", {"text": "a"})))
+        one.fail(0, "tool_exception", "KeyError: 'order'", place=place)
+    assert machine.context == same.context
+    assert "orders.py" not in repr(machine.context)
+
+
 def test_a_tool_that_nobody_has_is_a_refusal_that_names_it_and_nothing_of_its_turn_runs() -> None:
     machine = Machine()
     machine.decide(use_all(("echo", {"text": "a"}), ("ghost", {})))

@@ -213,7 +213,7 @@ class EventFormatter:
                 return EventLine(_NOTE, event.agent_key, what, "not started")
             case "failed":
                 text = (
-                    f"{event.failure.code}: {one_line(event.failure.message, CAUSE_WIDTH)}"
+                    f"{event.failure.code}: {one_line(event.failure.for_people(CAUSE_WIDTH))}"
                     if event.failure
                     else "failed"
                 )

@@ -49,6 +49,9 @@ MAX_WORKER_CHARS = 256
 MAX_CODE_CHARS = 128
 """A bundle has it twice: as the entry has it, and as the ledger has it."""
 
+MAX_PLACE_CHARS = 288
+"""Of where a tool raised: the longest name of a file, and the number of a line."""
+
 MAX_REASON_CHARS = 4_000
 """Of what a worker says of a call that was cut off, which a person reads; an honest one says half of that."""
 
@@ -109,10 +112,15 @@ def storable_outcome(outcome: ToolOutcome) -> ToolOutcome:
         "result_bytes": _limited_count(outcome.result_bytes),
         "result_digest": None if given is None else given[:MAX_DIGEST_CHARS].replace("\0", "\ufffd"),
     }
-    if outcome.failure is not None and len(outcome.failure.code) > MAX_CODE_CHARS:
-        claimed["failure"] = outcome.failure.model_copy(update={"code": outcome.failure.code[:MAX_CODE_CHARS]})
+    if outcome.failure is not None:
+        claimed["failure"] = _limited_failure(outcome.failure)
     changed = {name: value for name, value in claimed.items() if value != getattr(outcome, name)}
     return outcome.model_copy(update=changed) if changed else outcome
+
+
+def _limited_failure(claimed: ToolFailure) -> ToolFailure:
+    code, place = claimed.code[:MAX_CODE_CHARS], claimed.place[-MAX_PLACE_CHARS:]
+    return claimed.model_copy(update={"code": code, "place": place})
 
 
 def _limited_count(claimed: int) -> int:

@@ -260,12 +260,12 @@ def test_what_no_table_can_hold_is_not_taken_from_an_outcome(claimed: dict[str, 
     assert {name: facts(change)[0][name] for name in kept} == kept == {name: detail[name] for name in kept}
 
 
-@pytest.mark.parametrize(("worker", "code"), [(256, 128), (257, 129)])
-def test_the_names_of_an_outcome_are_kept_up_to_a_length(worker: int, code: int) -> None:
-    failure = ToolFailure(code="c" * code, message="no")
+@pytest.mark.parametrize(("worker", "code", "place"), [(256, 128, 288), (257, 129, 289)])
+def test_the_names_of_an_outcome_are_kept_up_to_a_length(worker: int, code: int, place: int) -> None:
+    failure = ToolFailure(code="c" * code, message="no", place="p" * place)
     kept = storable_outcome(outcome(permitted(EffectClass.PURE), status="failed", worker="w" * worker, failure=failure))
     assert kept.failure is not None
-    assert (kept.worker, kept.failure.code) == ("w" * 256, "c" * 128)
+    assert (kept.worker, kept.failure.code, kept.failure.place) == ("w" * 256, "c" * 128, "p" * 288)
 
 
 @pytest.mark.parametrize("fault", ["", "expired"])
