@@ -36,6 +36,7 @@ from towpath_testing.clock import HarnessClock
 from towpath_testing.missing_gates import NoGateError, reason_for_no_gate
 from towpath_testing.models import ModelFunction, ModelScript
 from towpath_testing.platform import CALLER, PROJECT, MemoryPlatform
+from towpath_testing.project_parts import is_name, project_parts
 from towpath_testing.provider_models import ProviderModels
 from towpath_testing.refusals import OR_CORRECT, error_in_test, placed_in_program, timeout_in_test, with_tools_to_give
 from towpath_testing.runs import RETURNED, HarnessGate, HarnessRun, RunResult
@@ -373,7 +374,16 @@ def _loaded(name: str) -> ModuleType:
 
 @checks_call
 def harness(
-    network: AnyNetwork, *, policy: AnyPolicy = None, tools: AnyTools = (), model: AnyModel | None = None
+    network: AnyNetwork | None = None, *, policy: AnyPolicy = None, tools: AnyTools = (), model: AnyModel | None = None
 ) -> Harness:
-    """Return a platform in memory for *network*, to be opened with `async with`."""
+    """Return a platform in memory for *network*, to be opened with `async with`.
+
+    Without a network, or with its name alone, it is that of the project in which the test lies, with the project's
+    policy and tools unless others are given.
+    """
+    if network is None or is_name(network):
+        found = project_parts(str(network or ""), declared_place())
+        network = found.network
+        policy = found.policy if policy is None else policy
+        tools = tuple(tools) or found.tools
     return Harness(network, policy=policy, tools=tools, model=model)

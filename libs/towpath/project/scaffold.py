@@ -15,6 +15,7 @@ from string import Template
 from typing import Any
 
 from towpath.project.file_schemas import file_schema, schema_kinds
+from towpath.project.network_files import find_network, network_place
 from towpath.project.project_file import PROJECT_FILE, ProjectFile
 from towpath.project.yaml_insertion import append_item, indented, parse_yaml
 from towpath_contracts.files.policy_document import NAME_GLOB, RuleCallers, RuleEffect
@@ -94,7 +95,7 @@ def create_project(folder: Path, *, empty: bool = False) -> list[Path]:
 def add_network(folder: Path, project: ProjectFile, name: str) -> AddedPart:
     """Write a network of one agent, and a script with which it runs without a key."""
     _check_name(name)
-    place = project.networks or Path("networks")
+    place = network_place(project)
     if (folder / place).is_file():
         raise ProblemError(problem("request_invalid", f"networks of {PROJECT_FILE} is a file; make it a folder"))
     path, script = place / f"{name}.yaml", place / f"{name}.json"
@@ -122,7 +123,8 @@ def add_tool(folder: Path, project: ProjectFile, name: str) -> AddedPart:
 def add_agent(folder: Path, project: ProjectFile, name: str, network: str = "") -> AddedPart:
     """Add an agent at the end of a network's file; without *network* to the only one that there is."""
     _check_name(name)
-    path = _network_file(folder, project.networks or Path("networks"), network)
+    remedy = "Name it with --network, or make one: towpath new network NAME."
+    path = find_network(folder, project, network, remedy).relative_to(folder)
     append_item(folder, path, "agents", "key", name, _text("agent.yaml", name=name))
     return AddedPart((path,), _route_to(name, parse_yaml((folder / path).read_text("utf-8"), path), path))
 
@@ -219,22 +221,3 @@ def _write(folder: Path, texts: Mapping[Path, str]) -> None:
     for path, text in texts.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(text, "utf-8")
-
-
-def _network_file(folder: Path, place: Path, wanted: str) -> Path:
-    inside = folder / place
-    found = [inside] if inside.is_file() else sorted([*inside.glob("*.yaml"), *inside.glob("*.yml")])
-    names = {_network_name(path): path for path in found}
-    if not wanted and len(names) == 1:
-        return next(iter(names.values())).relative_to(folder)
-    if wanted not in names:
-        there = f"in {place} there are {', '.join(names)}" if names else f"in {place} there is none"
-        detail = f"no network is called {wanted!r}; {there}" if wanted else f"which network? {there}"
-        remedy = "Name it with --network, or make one: towpath new network NAME."
-        raise ProblemError(problem("not_found", detail, remedy=remedy))
-    return names[wanted].relative_to(folder)
-
-
-def _network_name(path: Path) -> str:
-    written: Any = parse_yaml(path.read_text("utf-8"), path)
-    return str(written.get("name", path.stem)) if isinstance(written, dict) else path.stem
