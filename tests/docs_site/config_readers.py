@@ -1,7 +1,6 @@
 """Reads a block with settings, or a part of a configuration, by the program that reads such a file."""
 
 import re
-import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 from pydantic_settings import BaseSettings
 from tests.docs_site.code_blocks import CodeBlock
+from tests.docs_site.taken_blocks import settings_of
 from tests.support.certificates import Authority
 from tests.support.places import ROOT
 
@@ -32,14 +32,14 @@ DEPLOYED = {"TOWPATH_AUTH": "on", "TOWPATH_SESSION_SECRET": "s" * 64}
 
 def read_config(block: CodeBlock, folder: Path) -> None:
     """Read *block*; raises where a service, the broker or the database would not start with it."""
-    _READERS[block.language](block.text, folder)
+    _READERS[block.language](block, folder)
 
 
-def _settings(text: str, folder: Path) -> None:
-    if not text.startswith("TOWPATH_"):
-        _postgres(text, folder)
+def _settings(block: CodeBlock, folder: Path) -> None:
+    if not block.text.startswith("TOWPATH_"):
+        _postgres(block.text, folder)
         return
-    given = dict(line.split("=", 1) for line in shlex.split(text, comments=True))
+    given = settings_of(block)
     known = set[str]()
     with pytest.MonkeyPatch.context() as patch:
         for name, value in (DEPLOYED | given).items():
@@ -64,26 +64,26 @@ def _postgres(text: str, folder: Path) -> None:
         assert done.returncode == 0 and done.stdout.strip(), f"{name}: {done.stderr}"
 
 
-def _broker(text: str, folder: Path) -> None:
+def _broker(block: CodeBlock, folder: Path) -> None:
     certificates = Authority.make(folder, "ca")
     certificates.issue("nats")
     rights = (ROOT / "deploy" / "authority.conf").read_text("utf-8")
     (folder / "authority.conf").write_text(rights, "utf-8")
     passwords = dict.fromkeys(re.findall(r"\$(\w+)", rights), "a-password")
-    placed = text.replace('"/certs/', f'"{folder}/').replace('"/data"', f'"{folder}/data"')
+    placed = block.text.replace('"/certs/', f'"{folder}/').replace('"/data"', f'"{folder}/data"')
     (folder / "nats.conf").write_text(placed, "utf-8")
     command = [Path(sys.executable).parent / "nats-server", "-t", "-c", folder / "nats.conf"]
     done = subprocess.run(command, env=passwords, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
-def _migration(text: str, folder: Path) -> None:
-    (path := folder / "0002_page.sql").write_text(f"{text}SELECT 1;\n", "utf-8")
+def _migration(block: CodeBlock, folder: Path) -> None:
+    (path := folder / "0002_page.sql").write_text(f"{block.text}SELECT 1;\n", "utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(migrations, "_files", lambda _owner: [path])
         found, *_ = migrations.discover()
     assert found.oldest and found.rewrites, "its head says which versions can work with it, and what it writes anew"
 
 
-_READERS: dict[str, Callable[[str, Path], None]] = {"ini": _settings, "nats": _broker, "sql": _migration}
+_READERS: dict[str, Callable[[CodeBlock, Path], None]] = {"ini": _settings, "nats": _broker, "sql": _migration}
 CONFIG_LANGUAGES = _READERS.keys()

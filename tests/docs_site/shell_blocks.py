@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 _JOINED = re.compile(r"\\\n\s*")
 _VARIABLE = re.compile(r"[A-Z][A-Z_]*=")
+_FUNCTION = re.compile(r'(\w+)\(\) \{ (.*) "\$@"; \}')
 
 
 class ShellCommand(NamedTuple):
@@ -22,15 +23,24 @@ Given = Mapping[str, str | Sequence[str]]
 
 
 def shell_commands(text: str, given: Given) -> Iterator[ShellCommand]:
-    """Return the commands of *text* with the values *given*; what `[…]` leaves open to the reader is taken."""
+    """Return the commands of *text* with the values *given*; what `[…]` leaves open to the reader is taken.
+
+    A function of the shell that puts words before others is one too.
+    """
     left = {word: [values] if isinstance(values, str) else [*values] for word, values in given.items()}
+    functions: dict[str, list[str]] = {}
     for line in _JOINED.sub(" ", text).splitlines():
+        if found := _FUNCTION.fullmatch(line):
+            functions[found[1]] = shlex.split(found[2])
+            continue
         lexer = shlex.shlex(line, posix=True, punctuation_chars="|;&<>")
         lexer.whitespace_split = True
         words: list[str] = []
         into, is_file = "", False
         for word in lexer:
-            if word in {"&&", ";"}:
+            if not words and word in functions:
+                words = [*functions[word]]
+            elif word in {"&&", ";"}:
                 yield from _command(words, into, left)
                 words, into = [], ""
             elif word == ">":

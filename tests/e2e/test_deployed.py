@@ -9,6 +9,7 @@ import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -21,6 +22,9 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.docs_site.code_blocks import CodeBlock
+from tests.docs_site.shell_blocks import shell_commands
+from tests.docs_site.taken_blocks import taken
 from tests.support.places import ROOT
 
 from towpath.cli import main
@@ -33,6 +37,10 @@ SAMPLE = ROOT / "examples" / "support"
 BIN = Path(sys.executable).parent
 ROLES = ("log_writer", "tas", "orchestrator", "decider", "worker", "gateway", "watchdog")
 READY_LIMIT_S = 90
+REGISTRY = """#!/bin/sh
+# What a registry tells of an image, through docker: its digest.
+test "$1 $2 $3" = "buildx imagetools inspect" && echo "Digest: sha256:$(echo "$4" | sha256sum | cut -c 1-64)"
+"""
 
 
 class Deployment:
@@ -44,10 +52,11 @@ class Deployment:
         self.compose: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text("utf-8"))["services"]
         self.nats_port, self.gateway_port = free_port(), free_port()
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
-        for name in ("make-secrets", "roles.sh", "authority.conf"):
-            (folder / name).write_bytes((DEPLOY / name).read_bytes())
+        shutil.copytree(DEPLOY, folder / "deploy", ignore=shutil.ignore_patterns("secrets"))
         (folder / "state").mkdir(mode=0o700)
-        subprocess.run(["bash", folder / "make-secrets"], check=True, capture_output=True)
+        (folder / "bin").mkdir()
+        (folder / "bin" / "docker").write_text(REGISTRY, "utf-8")
+        (folder / "bin" / "docker").chmod(0o700)
 
     @property
     def url(self) -> str:
@@ -56,7 +65,7 @@ class Deployment:
 
     def secrets(self, name: str) -> dict[str, str]:
         """The variables of one file that make-secrets made."""
-        path = self.folder / "secrets" / name
+        path = self.folder / "deploy" / "secrets" / name
         return dict(line.split("=", 1) for line in path.read_text("utf-8").splitlines()) if path.exists() else {}
 
     def environment(self, name: str) -> dict[str, str]:
@@ -114,8 +123,9 @@ class Deployment:
         monitoring = free_port()
         text = (DEPLOY / "nats.conf").read_text("utf-8").replace("/data", str(self.folder / "streams"))
         text = text.replace("port: 4222", f'listen: "127.0.0.1:{self.nats_port}"')
-        (self.folder / "nats.conf").write_text(text.replace("127.0.0.1:8222", f"127.0.0.1:{monitoring}"), "utf-8")
-        command = [str(BIN / "nats-server"), "-c", str(self.folder / "nats.conf")]
+        place = self.folder / "deploy" / "nats.conf"
+        place.write_text(text.replace("127.0.0.1:8222", f"127.0.0.1:{monitoring}"), "utf-8")
+        command = [str(BIN / "nats-server"), "-c", str(place)]
         ready = f"http://127.0.0.1:{monitoring}/healthz?js-enabled-only=true"
         self.start("nats", command, self.secrets("nats.env"), ready)
 
@@ -134,7 +144,7 @@ class Deployment:
             "PGHOST": folder[1],
         }
         done = subprocess.run(
-            ["bash", self.folder / "roles.sh"], env=environment, capture_output=True, text=True, check=False
+            ["bash", self.folder / "deploy" / "roles.sh"], env=environment, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stderr
 
@@ -159,13 +169,52 @@ class Deployment:
             process.terminate()
             process.wait(timeout=60)
 
+    def shell(self, block: CodeBlock) -> list[str]:
+        """Run the commands of a block of a page, in a folder with deploy/, and return what each printed."""
+        return [self.compose_command(*one.words) if one.words[0] == "docker" else self.script(*one.words)
+                for one in shell_commands(block.text, {})]  # fmt: skip
+
+    def script(self, *words: str) -> str:
+        """Run a script of deploy/, which asks a registry through docker."""
+        path = f"{self.folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
+        done = subprocess.run(
+            words, env={**os.environ, "PATH": path}, cwd=self.folder, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def compose_command(self, *words: str) -> str:
+        """Do with the processes what `docker compose` does with the containers of deploy/compose.yaml."""
+        assert words[:4] == ("docker", "compose", "--file", "deploy/compose.yaml"), words
+        match words[4:]:
+            case ("up", "--detach", "--wait"):
+                self.start_all()
+            case ("stop", name):
+                process = self.processes.pop(name)
+                process.terminate()
+                process.wait(timeout=60)
+            case ("start", "nats"):
+                self.start_nats()
+            case ("run", "--rm", "--entrypoint", "sh", "nats", "-c", script):
+                assert "nats:/data" in self.compose["nats"]["volumes"]
+                return self.script("sh", "-c", script.replace("/data", str(self.folder / "streams")))
+            case ("run", "--rm", name):
+                return self.once(name)
+            case ("exec", "gateway", "python", *more):
+                done = subprocess.run(
+                    [sys.executable, *more], env=self.environment("gateway"), check=True, capture_output=True, text=True
+                )
+                return done.stdout.strip()
+            case other:
+                raise AssertionError(f"nothing here does {other}")
+        return ""
+
     def key(self, caller: str, *more: str) -> str:
         """Make a key as deploy/README.md does, in the gateway's container."""
-        words = ["create-key", "--project", "default", "--caller", caller, *more]
-        command = [sys.executable, "-m", "towpath_gateway", *words]
-        return subprocess.run(
-            command, env=self.environment("gateway"), check=True, capture_output=True, text=True
-        ).stdout.strip()
+        words = ["-m", "towpath_gateway", "create-key", "--project", "default", "--caller", caller, *more]
+        return self.compose_command(
+            "docker", "compose", "--file", "deploy/compose.yaml", "exec", "gateway", "python", *words
+        )
 
     def ask(self, key: str, *words: str) -> tuple[int, Any]:
         """Run the command line with a key, in this process: it starts a dozen times in a test."""
@@ -194,7 +243,7 @@ def deployment() -> Iterator[Deployment]:
         asyncio.run(postgres.start())
         deployed = Deployment(folder, postgres)
         try:
-            deployed.start_all()
+            deployed.shell(taken("deploy/README.md: deploy/make-secrets  "))
             yield deployed
         finally:
             deployed.stop()
@@ -208,19 +257,22 @@ def test_a_request_without_a_key_is_refused(deployment: Deployment) -> None:
     assert refused.value.code == 401
 
 
-def test_f1_a_refund_goes_through_separate_processes_and_two_people(deployment: Deployment) -> None:
-    documented = re.findall(r"create-key --project default --caller (\w+) (--.*)", (DEPLOY / "README.md").read_text())
-    assert [caller for caller, _ in documented] == ["ann", "paul", "mia", "shop"]
-    ann, paul, mia, shop = (deployment.key(caller, *words.split()) for caller, words in documented)
-    assert deployment.ask(paul, "policy", "apply", str(SAMPLE / "policy.yaml"))[0] == 0
+def test_f1_a_refund_goes_through_separate_processes_and_two_people(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ann, paul, mia, shop = deployment.shell(taken("deploy/README.md: towpath_gateway()"))
+    monkeypatch.chdir(ROOT)
+    block = taken("deploy/README.md: towpath policy apply")
+    apply, accept, publish, ask, watch = (one.words[1:] for one in shell_commands(block.text, {}))
+    assert deployment.ask(paul, *apply)[0] == 0
     code, refused = deployment.ask(paul, "networks", "publish", str(SAMPLE / "network.yaml"))
     assert (code, {entry["code"] for entry in refused["errors"]}) == (2, {"tool_unknown"}), "trusted output waits"
-    code, _ = deployment.ask(paul, "tools", "accept", "orders.find", "--version", "1", "--reason", "our own database")
+    code, _ = deployment.ask(paul, *accept)
     assert code == 0
-    code, published = deployment.ask(paul, "networks", "publish", str(SAMPLE / "network.yaml"))
+    code, published = deployment.ask(paul, *publish)
     assert code == 0, published
     script = ("--script", str(SAMPLE / "script.json"))
-    code, run = deployment.ask(shop, "run", "support", "Please refund order 8812.", *script, "--wait", "2s")
+    code, run = deployment.ask(shop, *ask, *script, "--wait", "2s")
     assert code == 5, run
     until = time.monotonic() + 60
     while run["status"] != "waiting":  # a busy machine takes longer to come to the gate
@@ -229,6 +281,7 @@ def test_f1_a_refund_goes_through_separate_processes_and_two_people(deployment: 
     assert run["status"] == "waiting"
     _, found = deployment.ask(mia, "gates", "list", "--run", run["run_id"])
     (gate,) = found["gates"]
+    assert deployment.ask(mia, *watch, "--until-s", "0.1")[0] == 0
     code, refused = deployment.ask(shop, "gates", "approve", gate["gate_id"])
     assert (code, refused["code"]) == (4, "forbidden")
     both = deployment.key("shop", "--roles", "approver")
@@ -243,6 +296,39 @@ def test_f1_a_refund_goes_through_separate_processes_and_two_people(deployment: 
     _, made = deployment.ask(auditor, "audit", "search", "--phase", "key.created")
     assert {entry["detail"]["caller"] for entry in made["entries"]} == {"ann", "paul", "mia", "shop", "olga"}
     assert len(deployment.ask(ann, "keys", "list")[1]) > 0
+
+
+def test_the_guide_to_deploying_starts_the_same_and_leads_a_laptop_to_it(
+    deployment: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told, done = (
+        taken("docs/guides/deploying.md: deploy/make-secrets"),
+        taken("deploy/README.md: deploy/make-secrets  "),
+    )
+    assert [*shell_commands(told.text, {})] == [*shell_commands(done.text, {})]
+    shop, mia = deployment.shell(taken("docs/guides/deploying.md: docker compose"))
+    assert deployment.ask(mia, "gates", "list")[0] == deployment.ask(shop, "runs", "list")[0] == 0
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TOWPATH_CONTEXTS_FILE", str(tmp_path / "contexts.json"))
+    Path("paul.key").write_text(deployment.key("paul", "--roles", "operator"), "utf-8")
+    Path("paul.key").chmod(0o600)
+    block = taken("docs/guides/deploying.md: towpath context")
+    for command in shell_commands(block.text, {"https://agents.example.com": deployment.url}):
+        assert main(command.words[1:]) == 0
+
+
+def test_a_broker_that_lost_everything_is_told_again(deployment: Deployment) -> None:
+    moved = deployment.folder / "streams.damaged"
+    deployment.shell(taken("deploy/README.md: docker compose --file deploy/compose.yaml stop nats"))
+    assert moved.is_dir(), "what was there is kept where it can be moved"
+    shop = deployment.key("shop", "--scopes", "runs:write", "runs:read")
+    to_tech = {"action": "ROUTE_TO_AGENT", "action_details": {"target_agent_name": "tech", "context": "Look."}}
+    answer = {"action": "RESPOND", "action_details": {"payload": "Here again."}}
+    moves = [{"agent": "triage", **to_tech}, {"agent": "tech", **answer}]
+    (deployment.folder / "again.json").write_text(json.dumps(moves), "utf-8")
+    words = ("run", "support", "Are you there?", "--script", str(deployment.folder / "again.json"))
+    code, run = deployment.ask(shop, *words)
+    assert (code, run["status"]) == (0, "completed"), run
 
 
 def test_services_leave_in_order_and_without_an_error(deployment: Deployment) -> None:

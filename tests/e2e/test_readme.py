@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from tests.docs_site.taken_blocks import taken
 from tests.support.places import ROOT
 
 from towpath import Client
@@ -231,7 +232,7 @@ def test_another_worker_joins_the_platform_of_its_folder(place: Place) -> None:
 
 
 def test_the_map_names_what_is_there() -> None:
-    (text,) = [block.text for block in blocks(README) if "libs/towpath_contracts/" in block.text]
+    text = taken("README.md: libs/").text
     wanted = {word.rstrip("/") for word in text.split() if re.fullmatch(r"(libs|services)/\w+/", word)}
     there = {
         str(path.relative_to(ROOT))

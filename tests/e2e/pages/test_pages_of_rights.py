@@ -1,11 +1,17 @@
 """The blocks of the pages about approvals, policies, budgets, the audit and origins, run as they stand."""
 
 import json
+import os
 import shutil
+import sys
 from pathlib import Path
 
+import pytest
 from tests.e2e.pages.conftest import Play, World
 from tests.support.places import EXAMPLES
+from tests.support.platform.pages_platform import PagesPlatform
+
+from towpath.cli import main
 
 CALL = ("orders.find", "--network", "support", "--as", "billing", "--args", '{"order_id": "8812"}')
 
@@ -84,7 +90,48 @@ def test_provenance(play: Play, world: World) -> None:
     assert page.task()["status"] == "completed"
 
 
-def test_mcp(play: Play) -> None:
+def test_mcp(
+    play: Play,
+    served: PagesPlatform,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Packages of others start from this machine; the server that is called is the platform itself."""
     page = play("docs/mcp.md")
     shutil.copytree(EXAMPLES / "mcp", "examples/mcp")
     page.shell()
+    installed(tmp_path / "bin", "uvx", f'exec {Path(sys.executable).parent}/"$1" --local-timezone UTC')
+    notes = f"exec {sys.executable} {EXAMPLES / 'mcp' / 'notes.py'}"
+    installed(
+        tmp_path / "bin", "npx", f'test "$GITHUB_TOKEN" = a-token && test "$2" = @example/github-server && {notes}'
+    )
+    for name, value in {"GITHUB_TOKEN": "a-token", "SHEETS_TOKEN": "another", "TZ_KEY": "a-key"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    for folder in ("shown", "project"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "towpath.yaml").write_text("kind: Project\n", "utf-8")
+    monkeypatch.chdir(tmp_path / "project")
+    sheets = "https://sheets.example.com/mcp"
+    added = page.shell({sheets: f"{served.address}/mcp"})
+    shown = page.take("").text
+    monkeypatch.chdir(tmp_path / "shown")
+    capfd.readouterr()
+    assert main([*added[0].words[1:], "-o", "table"]) == 0
+    assert "".join(f"{line.rstrip()}\n" for line in capfd.readouterr().out.splitlines()) == shown
+    Path("secrets").mkdir()
+    Path("secrets", "sheets").write_text("another", "utf-8")
+    file = page.file("yaml", "servers.yaml")
+    file.write_text(file.read_text("utf-8").replace(sheets, f"{served.address}/mcp"), "utf-8")
+    assert main(["mcp", "inspect", "servers.yaml", "-o", "json"]) == 0
+    found = json.loads(capfd.readouterr().out)
+    offered = {one["name"] for one in found["tools"]}
+    assert {"time.get_current_time", "time.convert_time"} <= offered, found
+
+
+def installed(folder: Path, name: str, script: str) -> None:
+    """Write a program of this machine that stands for one that would fetch a package."""
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(f"#!/bin/sh\n{script}\n", "utf-8")
+    (folder / name).chmod(0o700)

@@ -26,6 +26,7 @@ from fastapi import FastAPI, Request
 from pydantic import BaseModel, SecretStr
 from synadia_ai.agents import Agents, ResponseChunk, StatusChunk
 from tests.docs_site.code_blocks import blocks_of
+from tests.docs_site.taken_blocks import taken
 from tests.support import javascript
 from tests.support.decider.model_servers import KEY
 from tests.support.decider.prompted_model import prompted_model
@@ -112,8 +113,9 @@ async def place() -> AsyncIterator[Place]:
         server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
         server.close()
-        hook = {"name": "chat", "url": f"http://127.0.0.1:{port}/towpath", "secret": "env:TOWPATH_HOOK"}
-        (folder / "hooks.yaml").write_text(json.dumps({"webhooks": [{**hook, "kinds": ["gate.opened"]}]}), "utf-8")
+        hooks = taken("docs/guides/approvals-in-chat.md: webhooks:").text
+        here = hooks.replace("https://bridge.example.com", f"http://127.0.0.1:{port}")
+        (folder / "hooks.yaml").write_text(here, "utf-8")
         told = {"TOWPATH_WEBHOOKS_FILE": str(folder / "hooks.yaml"), "TOWPATH_HOOK": HOOK}
         with_tools = ("weather.py", "caller.py", "approval.py", "guardrail.py")
         tools = [written(folder, OTHERS.name, name) for name in with_tools]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.docs_site.taken_blocks import taken
 from tests.e2e.test_readme import blocks
 from tests.support.cli.printed_documents import PrintedDocuments
 from tests.support.places import ROOT
@@ -39,6 +40,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
         assert [main(words[1:]) for words in commands("add")] == [0, 0, 0, 0]
         texts = {block.name: block.text for block in blocks(PAGE) if block.name}
         assert Path("policies.yaml").read_text("utf-8").endswith(f"\n{texts['rule']}")
+        shown, _, _ = Path("networks/research.yaml").read_text("utf-8").partition("\n")
+        assert f"{shown}\n" == taken("docs/projects.md: # yaml-language-server").text
         for file in ("tools/weather_lookup.py", "networks/research.yaml", "networks/research.json"):
             assert Path(file).is_file(), "the command has made it"
             Path(file).write_text(texts[file], "utf-8")

@@ -13,6 +13,7 @@ import pytest_asyncio
 import structlog
 from pydantic import TypeAdapter
 from structlog.testing import LogCapture
+from tests.docs_site.taken_blocks import settings_of, taken
 from tests.support.decider.asked_models import GOOD, Clock, ProviderApi, RecordingListener, failed, made, serve
 from tests.support.decider.decisions import LOOKUP, RESPOND, USE_TOOL, as_text, context
 from tests.support.decider.gemini_server import Answer
@@ -21,6 +22,7 @@ from tests.support.decider.model_servers import DIALECTS, Claude, OpenAi
 from towpath_contracts.decisions.decision import decision_adapter
 from towpath_contracts.decisions.request import DecisionKind, OfferedTool
 from towpath_decider.core.native_tool_calls import MAX_OFFERED
+from towpath_decider.settings import DeciderSettings
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -226,3 +228,17 @@ async def test_b17_a_switch_of_a_model_wins_over_that_of_its_provider(name: str)
         named = api.seen
         made(await api.ask(dialect.says(GOOD), model=f"{name}:another"))
     assert ["tools" in one.body for one in (*named, *api.seen)] == [False, True]
+
+
+async def test_the_switches_of_the_page_about_models_do_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in settings_of(taken("docs/models.md: TOWPATH_NATIVE_TOOLS")).items():
+        monkeypatch.setenv(name, value)
+    switches = DeciderSettings().native_tools
+    offered = {}
+    for model in switches:
+        name, _, one = model.partition(":")
+        dialect = DIALECTS[name]
+        async with serve(dialect, tool_switches=switches) as api:
+            made(await api.ask(dialect.says(GOOD), model=f"{name}:{one or dialect.model}"))
+            offered[model] = "tools" in api.seen[0].body
+    assert offered == switches and {*switches.values()} == {True, False}

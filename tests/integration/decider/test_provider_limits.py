@@ -12,6 +12,7 @@ import nats
 import pytest
 import structlog
 from prometheus_client import CollectorRegistry
+from tests.docs_site.taken_blocks import settings_of, taken
 from tests.support.decider.counting_model import counting
 from tests.support.decider.decision_requests import POOL, OrchestratorPeer, eventually, shorten_ack_wait
 from tests.support.decider.decisions import RESPOND, as_text, context, request
@@ -48,7 +49,10 @@ async def orchestrator(nats_server: Nats) -> AsyncIterator[OrchestratorPeer]:
 
 
 def decider(stack: ExitStack, folder: Path, url: str, model: str, **limit: int) -> ServiceProcess:
-    limits = json.dumps({"local": limit})
+    return limited_decider(stack, folder, url, model, json.dumps({"local": limit}))
+
+
+def limited_decider(stack: ExitStack, folder: Path, url: str, model: str, limits: str) -> ServiceProcess:
     settings = {"local_url": model, "decider_deltas": "0", "provider_limits": limits}
     return stack.enter_context(service_process("decider", folder, url, **settings))
 
@@ -67,18 +71,19 @@ def made(orchestrator: OrchestratorPeer) -> set[uuid.UUID]:
 async def test_two_deciders_never_have_more_calls_at_once_than_their_provider_allows(
     nats_server: Nats, folder: Path, orchestrator: OrchestratorPeer
 ) -> None:
-    """Also after one of them is killed with calls under way, whose places come back to the other."""
+    """As the page limits them; also after one is killed with calls under way, whose places come back to the other."""
+    limits = settings_of(taken("docs/scheduling.md: TOWPATH_PROVIDER_LIMITS"))["TOWPATH_PROVIDER_LIMITS"]
     await shorten_ack_wait(orchestrator, 8.0)
     patient = {"timeout_ms": 170_000, "lease_ms": 180_000}
     with counting(TEXT, takes_s=0.3, tokens=100) as model, ExitStack() as stack:
-        first, second = (decider(stack, folder, nats_server.url(), model.url, concurrency=3) for _ in range(2))
+        first, second = (limited_decider(stack, folder, nats_server.url(), model.url, limits) for _ in "ab")
         for process in (first, second):
             await process.wait_ready()
         await ask_all(orchestrator, 30, **patient)
         await eventually(lambda: model.calls >= 6, PATIENT_S)
         first.kill()
         await eventually(lambda: len(made(orchestrator)) == 30, PATIENT_S)
-        assert model.most == 3
+        assert model.most == json.loads(limits)["local"]["concurrency"] == 2
 
 
 async def test_tokens_of_a_minute_are_not_exceeded_and_who_finds_no_place_is_asked_anew(

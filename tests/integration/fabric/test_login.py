@@ -15,6 +15,7 @@ import pytest
 from nats.errors import NoRespondersError
 from pydantic import ValidationError
 from tests.chaos.servers.half_open import half_open_proxy
+from tests.docs_site.taken_blocks import taken
 from tests.support.certificates import Authority
 from tests.support.waiting import all_sent, eventually
 
@@ -70,10 +71,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     listed = load(folder / "credentials.yaml")
     passwords = {f"NATS_PASSWORD_{user.upper()}": "p" for user in listed.users()}
     (folder / "authority.conf").write_text(authority_configuration(listed.users(), listed.nkeys))
-    tls = ", ".join(f'{word}: "{folder / name}"' for word, name in _TLS.items())
+    tls = taken("docs/operations.md: tls {").text
+    for name, file in _FILES.items():
+        assert f'"/certs/{name}"' in tls
+        tls = tls.replace(f"/certs/{name}", str(folder / file))
     (folder / "nats.conf").write_text(
         f"listen: 127.0.0.1:-1\nports_file_dir: {folder}\njetstream {{ store_dir: {folder / 'store'} }}\n"
-        f"tls {{ {tls}, verify: true, handshake_first: true }}\ninclude ./authority.conf\n"
+        f"{tls}include ./authority.conf\n"
     )
     process = subprocess.Popen([NATS, "-c", folder / "nats.conf"], env=passwords, stderr=subprocess.DEVNULL)
     try:
@@ -83,7 +87,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         process.wait(timeout=60)
 
 
-_TLS: Mapping[str, str] = {"cert_file": "server.pem", "key_file": "server.key", "ca_file": "towpath.pem"}
+_FILES: Mapping[str, str] = {"nats.pem": "server.pem", "nats.key": "server.key", "ca.pem": "towpath.pem"}
+"""The files of this broker, by their names on the page."""
 
 
 def _nkey(file: Path) -> str:

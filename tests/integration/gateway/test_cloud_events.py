@@ -13,6 +13,7 @@ from cloudevents.core.bindings import http
 from cloudevents.core.bindings.http import HTTPMessage
 from cloudevents.core.formats.json import JSONFormat
 from cloudevents.core.v1.event import CloudEvent
+from tests.docs_site.taken_blocks import taken
 from tests.support.gateway.gateway_process import GatewayProcess, gateway_process
 from tests.support.platform.platform_peer import PlatformPeer
 
@@ -105,6 +106,16 @@ async def test_a_wrong_event_is_refused_by_the_name_of_its_attribute(
     assert fault["pointer"] == f"/body/{pointer}"
     assert why in fault["detail"]
     assert peer.asked == []
+
+
+async def test_the_event_of_the_guide_is_a_task(client: httpx2.AsyncClient, peer: PlatformPeer) -> None:
+    said = taken("docs/guides/cloudevents.md: {").text
+    answer = await client.post("/v1/runs", content=said, headers={"content-type": ONE})
+    assert answer.status_code == 202, answer.text
+    (asked,) = submitted(peer)
+    written = json.loads(said)
+    assert (asked["network"], asked["user_message"]) == tuple(written["data"].values())
+    assert asked["traceparent"] == written["traceparent"]
 
 
 async def test_of_a_binary_event_the_header_is_named(client: httpx2.AsyncClient, peer: PlatformPeer) -> None:

@@ -17,8 +17,10 @@ from typing import Any
 import httpx2
 import pytest
 import structlog
+import yaml
 from cloudevents.core.bindings.http import HTTPMessage, from_http_event
 from tests.conftest import DatabaseUrl
+from tests.docs_site.taken_blocks import taken
 from tests.support.certificates import Authority
 from tests.support.gateway.mail_server import MailServer, mail_server
 from tests.support.gateway.web import Web, web
@@ -30,7 +32,7 @@ from towpath_contracts.problems.registry import ProblemError
 from towpath_fabric.postgres.pool import open_pool
 from towpath_fabric.turns.task_end import end_tasks
 from towpath_orchestrator.adapters import notice_targets
-from towpath_orchestrator.adapters.notice_targets import ChatChannel, Mailbox, Receiver
+from towpath_orchestrator.adapters.notice_targets import ChatChannel, Mailbox, Receiver, load_receivers
 from towpath_orchestrator.app import webhook_delivery
 from towpath_orchestrator.app.webhook_delivery import CLOSED_BEFORE, LEASE_S, TIMEOUT_S, GateNoticeLoop
 from towpath_orchestrator.core.webhook_notices import Webhook
@@ -364,3 +366,26 @@ async def test_a_password_is_told_only_to_a_mail_server_whose_certificate_is_tru
             await eventually(lambda: len(server.received) == 1)
             await place.until(lambda rows: rows == [("sent", 2, "")])
     assert server.logins == [(b"towpath", b"hunter2hunter2")]
+
+
+async def test_the_files_of_the_page_tell_its_receivers(place: Place, tmp_path: Path) -> None:
+    """As they stand, but for addresses: a mail server without TLS on this machine, and one receiver for both URLs."""
+    webhooks = taken("docs/approvals.md: webhooks:").text.replace("https://hooks.example.com", place.receiver.url(""))
+    notices = taken("docs/approvals.md: smtp:").text.replace("/run/secrets", str(tmp_path))
+    for name, secret in {"ops-hook": "a-hook-of-the-page-0123456789", "mail": "hunter2hunter2"}.items():
+        (tmp_path / name).write_text(secret, "utf-8")
+    (tmp_path / "ops-chat").write_text(place.receiver.url("/chat"), "utf-8")
+    async with mail_server() as server:
+        told = yaml.safe_load(notices)
+        told["smtp"] |= {"host": "127.0.0.1", "port": server.port, "tls": "none"}
+        del told["smtp"]["user"], told["smtp"]["password"]
+        (tmp_path / "webhooks.yaml").write_text(webhooks.replace("/run/secrets", str(tmp_path)), "utf-8")
+        (tmp_path / "notices.yaml").write_text(json.dumps(told), "utf-8")
+        receivers = load_receivers(tmp_path / "webhooks.yaml", tmp_path / "notices.yaml", {})
+        await place.open()
+        async with place.running(place.replica(*receivers)):
+            await place.until(lambda rows: [row[0] for row in rows] == ["sent"] * 4)
+        assert sorted(server.recipients) == sorted(told["targets"][0]["email"])
+    posted = {asked.path: json.loads(asked.body) for asked in place.receiver.asked}
+    assert posted["/towpath"]["specversion"] == "1.0"
+    assert "A call waits for approval" in posted["/chat"]["text"] and "4111" not in posted["/chat"]["text"]

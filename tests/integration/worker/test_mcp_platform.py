@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.docs_site.shell_blocks import shell_commands
+from tests.docs_site.taken_blocks import taken
 from tests.support.gateway.gateway_process import gateway_process
 from tests.support.tas.tas_caller import TasCaller, row
 from tests.support.tas.tas_running import Shared, shared_tas
@@ -261,12 +263,16 @@ async def test_a_server_of_the_official_package_that_is_started_with_another_sch
         assert told["detail"].startswith("stock.count changed since it was accepted (digest sha256:")
         assert told["remedy"].startswith("Review: towpath tools diff stock.count --version 2")
 
-        changed = await decide("diff", "stock.count", 2)
+        shown = taken("docs/mcp.md: towpath tools proposals").text.replace("time.convert_time", "stock.count")
+        proposals, diff, accept = (command.words[2:] for command in shell_commands(shown, {}))
+        waiting = await asyncio.to_thread(ask, *proposals)
+        assert "stock.count" in json.dumps(waiting)
+        changed = await asyncio.to_thread(ask, *diff)
         assert (changed["version"], changed["was"]) == (2, 1)
         assert any("warehouse" in line for line in changed["changes"])
         await decide("refuse", "stock.count", 2, "--reason", "which warehouses?")
         await held(caller, "stock.count")
-        await decide("accept", "stock.count", 2, "--reason", "both are ours")
+        await asyncio.to_thread(ask, *accept)
         await held(caller)
         for _ in range(60):
             request = await put(caller, "stock.count", item="nuts", warehouse="east")

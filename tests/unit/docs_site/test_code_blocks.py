@@ -29,6 +29,7 @@ from towpath.cli.app import make_app
 from towpath_embedded.__main__ import app as up_app
 
 BLOCKS = all_blocks()
+IN_CLONE = re.compile(r"(tests|bench|examples)/")
 PLACEHOLDERS = {"CALL": "0199c0de-0000-7000-8000-000000000000"}
 """Words of the pages that stand for what has a form of its own."""
 
@@ -77,6 +78,9 @@ def parse(app: App, command: list[str]) -> None:
     """Read a command without running it."""
     if command[0] != "towpath":
         assert command[0] in PROGRAMS, f"{command[0]} is no program that the pages use"
+        if command[0] == "uv":
+            missing = [word for word in command if IN_CLONE.match(word) and not (ROOT / word).exists()]
+            assert missing == [], f"these are not in a clone: {missing}"
     elif command[1] == "up":
         up_app.parse_args(command[1:], exit_on_error=False, print_error=False)
     else:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from tests.docs_site.taken_blocks import taken
 
 from towpath_contracts.decisions.request import Cost, Usage
 from towpath_fabric.prices.model_price_list import SOURCE, ModelPriceList
@@ -26,6 +27,14 @@ def test_a_use_costs_what_the_first_pattern_that_fits_says(prices: ModelPriceLis
     assert cost == Cost(usd=(2_000 * 3 + 1_500 * 12) / 10**6, price_known=True, price_source=SOURCE)
     assert prices.cost_of("openai:other", USED) == Cost(usd=0.35, price_known=True, price_source=SOURCE)
     assert prices.cost_of("agent:free", USED) == Cost(usd=0.0, price_known=True, price_source=SOURCE)
+
+
+def test_the_file_of_the_page_has_the_prices_that_it_says(tmp_path: Path) -> None:
+    file = tmp_path / "prices.yaml"
+    file.write_text(taken('docs/budgets.md: "openai:our-finetune"').text, "utf-8")
+    cost = ModelPriceList(file).cost_of("openai:our-finetune", USED)
+    assert cost == Cost(usd=(2_000 * 3 + 1_500 * 12) / 10**6, price_known=True, price_source=SOURCE)
+    assert ModelPriceList(file).cost_of("agent:any", USED) == Cost(usd=0.0, price_known=True, price_source=SOURCE)
 
 
 def test_nothing_is_priced_that_the_file_does_not_name_or_nobody_counted(prices: ModelPriceList) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from tests.docs_site.taken_blocks import taken
 
 from towpath_orchestrator.adapters.webhooks import load_webhooks, secret_bytes, signed_headers
 from towpath_orchestrator.core.webhook_notices import (
@@ -123,6 +124,16 @@ def test_a_notice_names_the_call_and_never_its_arguments() -> None:
     assert "4111" not in json.dumps(notice)
     closed = json.loads(notice_body(gate("denied"), "gate.closed"))
     assert (closed["data"]["verdict"], closed["data"]["closed_by"]) == ("denied", "paula")
+
+
+def test_a_notice_is_as_the_page_shows_it() -> None:
+    shown = json.loads(taken('docs/approvals.md: {"type": "gate.opened"').text)
+    sent = json.loads(notice_body(gate(quorum=2), "gate.opened", "https://towpath.example.com"))
+    assert (sent.keys(), sent["data"].keys()) == (shown.keys(), shown["data"].keys())
+    for name, value in {**shown, **shown["data"], "data": sent["data"]}.items():
+        begin = value.partition("…")[0].removesuffix("7c1e") if isinstance(value, str) else ""
+        found = {**sent, **sent["data"]}[name]
+        assert str(found).startswith(begin) if "…" in str(value) else found == value, name
 
 
 @pytest.mark.parametrize("console", ["https://towpath.example.com", "https://towpath.example.com/"])

@@ -5,21 +5,31 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import pytest
 import yaml
+from tests.docs_site.shell_blocks import shell_commands
+from tests.docs_site.taken_blocks import taken
 
+from towpath_fabric import schemas
 from towpath_fabric.asyncapi import asyncapi_document
-from towpath_fabric.schemas import build, documents, message_adapters, schema
+from towpath_fabric.schemas import documents, message_adapters, schema
 
 ADAPTERS = message_adapters()
 METASCHEMA = jsonschema.Draft202012Validator(jsonschema.Draft202012Validator.META_SCHEMA)
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the document is long, and libyaml ten times as fast
 
 
-def test_every_document_is_built_and_what_no_longer_exists_is_removed(tmp_path: Path) -> None:
+def test_every_document_is_built_and_what_no_longer_exists_is_removed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "schemas").mkdir()
     (tmp_path / "schemas" / "SubmitTask.json").write_text("{}")
     (tmp_path / "schemas" / "Forgotten.json").write_text("{}")
-    built = build(tmp_path)
+    (command,) = shell_commands(taken("CONTRIBUTING.md: uv run python -m towpath_fabric.schemas").text, {})
+    assert command.words == ("uv", "run", "python", "-m", schemas.__name__)
+    schemas.main([str(tmp_path)])
+    built = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file())
+    assert capsys.readouterr().out == f"wrote {len(built)} documents to {tmp_path}\n"
     assert {"asyncapi.yaml", "openapi.json", "schemas/SubmitTask.json", "schemas/Event.json"} < set(built)
     found = {str(path.relative_to(tmp_path)): path.read_text("utf-8") for path in tmp_path.rglob("*") if path.is_file()}
     assert found == documents()

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
+from tests.docs_site.shell_blocks import shell_commands
+from tests.docs_site.taken_blocks import taken
 from tests.supply_chain.__main__ import main
 from tests.supply_chain.advisories import AdvisoryError, affected, concerns, read_advisories
 from tests.supply_chain.bill_of_materials import bill_of_materials, licences
@@ -140,17 +142,21 @@ def test_only_advisories_of_pypi_that_hold_are_looked_at(folder: Path) -> None:
 def test_an_audit_names_what_is_affected_and_ends_with_one(
     folder: Path, requirements: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """As the page has it: with a bill of materials or without, and a finding that does not matter is accepted."""
     words = ["--requirements", str(requirements)]
-    audit = [*words, "audit", "--advisories", str(folder)]
+    block = taken("CONTRIBUTING.md: uv run --group dev python -m tests.supply_chain")
+    given = {"FOLDER": str(folder), "build/docs/towpath.cdx.json": str(tmp_path / "sbom.json"), "ID": "CVE-2026-1"}
+    materials, accepting = (one.words[7:] for one in shell_commands(block.text, given))
+    audit = [*words, *accepting[:3]]
     assert main(audit) == 1
     first = capsys.readouterr().out
     assert "orders 1.4: PYSEC-1 (CVE-2026-1): It lies.; fixed in 1.5" in first
     assert "the newest of 2026-01-31: 1 findings, 0 accepted" in first
-    assert main([*words, "sbom", str(tmp_path / "sbom.json")]) == 0
+    assert main([*words, *materials]) == 0
     capsys.readouterr()
     assert main([*audit, str(tmp_path / "sbom.json")]) == 1
     assert capsys.readouterr().out == first
-    assert main([*audit, "--accept", "CVE-2026-1"]) == 0
+    assert accepting[3] == "SBOM" and main([*audit, str(tmp_path / "sbom.json"), *accepting[4:]]) == 0
     assert main([*audit, "--accept", "PYSEC-1", "--accept", "PYSEC-9"]) == 1, (
         "what affects nothing is not accepted for ever"
     )

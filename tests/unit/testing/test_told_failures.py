@@ -1,6 +1,7 @@
 """A test of an agent that fails says why: what pytest prints of it holds what its runs came to."""
 
 import pytest
+from tests.docs_site.taken_blocks import taken
 
 from towpath import Agent, Network
 from towpath.testing import harness, respond, script
@@ -56,6 +57,13 @@ def failure(pytester: pytest.Pytester, body: str) -> pytest.RunResult:
     found = pytester.runpytest_inprocess(*OPTIONS)
     found.assert_outcomes(failed=1)
     return found
+
+
+def test_the_failure_on_the_page_about_tests_is_what_pytest_says(pytester: pytest.Pytester) -> None:
+    body = 'result = run(execute_tool("price", item="tea"))\nassert result.status == "completed"'
+    found = failure(pytester, body)
+    for line in taken("docs/testing.md: E  ").text.splitlines():
+        assert line in found.stdout.lines
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,10 @@
 
 import asyncio
 import math
+import re
 import signal
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest_asyncio
 from prometheus_client import CollectorRegistry
 from tests.chaos.servers.postgres_pair import PostgresPair
 from tests.conftest import DatabaseUrl
+from tests.docs_site.taken_blocks import settings_of, taken
 
 from towpath.cli.administration.server_checks import check_servers
 from towpath_embedded.processes.ports import LOOPBACK
@@ -70,7 +72,8 @@ async def reading() -> AsyncIterator[Reading]:
         await _do(pair.primary.address(OWNER), "ALTER SYSTEM SET synchronous_standby_names = ''")
         await _do(pair.primary.address(OWNER), "SELECT pg_reload_conf()")
         primary = await open_pool(pair.dsn(OWNER), 2, "a test")
-        both = ",".join(f"{LOOPBACK}:{server.tcp_port}" for server in pair.servers)
+        told = settings_of(taken("docs/operations.md: TOWPATH_READ_DATABASE_HOSTS"))["TOWPATH_READ_DATABASE_HOSTS"]
+        both = at_ports(told, [server.tcp_port for server in pair.servers])
 
         async def connect() -> Any:
             return await open_pool(at_hosts(pair.dsn(OWNER), both), 2, "a test")
@@ -88,12 +91,29 @@ async def reading() -> AsyncIterator[Reading]:
         folder.cleanup()
 
 
+def at_ports(hosts: str, ports: Sequence[int]) -> str:
+    """Return the hosts of a page, which has as many as there are *ports*, on this machine."""
+    names = re.findall(r"db-\d:5432", hosts)
+    assert len(names) == len(ports)
+    for name, port in zip(names, ports, strict=True):
+        hosts = hosts.replace(name, f"{LOOPBACK}:{port}")
+    return hosts
+
+
 async def _do(address: str, statement: str) -> Any:
     connection = await asyncpg.connect(address)
     try:
         return await connection.fetchval(statement)
     finally:
         await connection.close()
+
+
+async def test_an_address_that_names_both_servers_leads_to_the_one_that_takes_writes(reading: Reading) -> None:
+    told = settings_of(taken("docs/reliability.md: TOWPATH_DATABASE_URL"))["TOWPATH_DATABASE_URL"]
+    ports = [server.tcp_port for server in reversed(reading.pair.servers)]
+    pool = await open_pool(at_ports(told, ports).replace("USER:PASSWORD", OWNER), 1, "a test")
+    assert await pool.fetchval(AT) == "primary"
+    pool.terminate()
 
 
 async def test_reads_are_done_at_the_replica_and_writes_at_the_primary(reading: Reading) -> None:
