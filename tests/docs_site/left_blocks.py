@@ -23,7 +23,6 @@ LEFT = {
     "docs/decisions/0013-faststream-for-request-reply.md:": "two lines of a service's wiring, with … for a subject",
     "docs/attacks-by-prompt.md:": "needs a registry of packages, and takes minutes",
     "docs/benchmarks.md:": "measurements of minutes and hours, some beside packages from a registry",
-    "docs/console.md:": "settings: the gateway reads them, the provider is not there",
     "docs/guides/coming-from.md: export": PLAYED,
     "docs/guides/coming-from.md:": "programs of other frameworks, which test_coming_from.py reads and counts",
     "docs/guides/javascript.md:": (
@@ -37,19 +36,10 @@ LEFT = {
     "docs/guides/three-machines.md:": (
         "needs three machines with systemd and a Postgres of their own; tests/unit/deploy/test_units.py reads the units"
     ),
-    "docs/guides/upgrading.md: -- oldest": "the head of a migration: it is read as one",
     **dict.fromkeys(
         ("docs/quickstart.md: python3 -m venv", "docs/quickstart.md: pip install uv"), "needs a registry of packages"
     ),
-    "docs/reliability.md: server_name": "a part of a node's file: nats-server reads it",
-    "docs/reliability.md: TOWPATH_NATS_URL": "settings: the services read them",
-    "docs/reliability.md: towpath streams": (
-        "needs a broker of three nodes; tests/e2e/faults/test_broker_cluster.py runs one"
-    ),
     "docs/tool-access.md:": "a drawing",
-    "docs/evaluation.md: towpath test": (
-        "seconds of a process each; tests/e2e/sdk/test_projects.py runs it in such a folder"
-    ),
     "docs/evaluation.md: towpath test        #": "an overview of the two commands of the page",
     "docs/evaluation.md: towpath eval tests/evaluation.yaml\ntowpath eval --case": (
         "seconds of a process for each run; tests/unit/cli/test_evaluation.py runs each option"
@@ -57,5 +47,4 @@ LEFT = {
     "examples/support/README.md: towpath demo": "tests/e2e/test_demo.py runs it: a platform of its own",
     "examples/support/README.md: towpath up --sample": "a platform of its own, as test_demo.py has it",
     "docs/mcp.md: servers:": "needs uv in a home and a registry of packages; tests of the sandbox run such servers",
-    'docs/policies.md: {"network": "support", "user_message": "…"': "a grant of mail.send, which no network here has",
 }

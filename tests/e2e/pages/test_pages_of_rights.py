@@ -58,7 +58,12 @@ def test_policies(play: Play, world: World) -> None:
     assert world.ask("policy", "apply", str(profiled))
     Path("proposed.yaml").write_text(policy.read_text("utf-8"), "utf-8")
     Path("verdicts.yaml").write_text(page.ahead("yaml").text, "utf-8")
+    granted = page.ahead("json")
     page.shell()
+    page.left.insert(0, granted)
+    world.publish("support", {"key": "clerk", "equipped_tools": ["orders.find", "mail.send"]})
+    assert page.task()["status"] == "completed"
+    world.publish_sample()
 
 
 def test_audit(play: Play, world: World) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.docs_site.shell_blocks import shell_commands
 from tests.docs_site.taken_blocks import taken
 from tests.e2e.test_readme import blocks
 from tests.support.cli.printed_documents import PrintedDocuments
@@ -52,7 +53,12 @@ def test_its_own_tests_pass_without_a_platform(
     project: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     ((_, *words),) = commands("check")
+    whole, one = (command.words[1:] for command in shell_commands(taken("docs/evaluation.md: towpath test\n").text, {}))
+    assert [*whole] == words
     monkeypatch.chdir(project)
+    assert main([*one, "-o", "json"]) == 0
+    (verdicts,) = json.loads(capfd.readouterr().out)["files"]
+    assert (verdicts["tests"], verdicts["passed"], verdicts["failed"]) == ("tests/verdicts.yaml", 4, 0)
     assert main([*words, "-o", "json"]) == 0
     found = json.loads(capfd.readouterr().out)
     assert [(row["tests"], row["passed"], row["failed"]) for row in found["files"]] == [

@@ -9,6 +9,7 @@ import httpx2
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from tests.docs_site.taken_blocks import settings_of, taken
 from tests.support.gateway.keyed_gateway import Place, Servers, execute, keyed_gateway
 from tests.support.gateway.oidc_server import CLIENT_ID, CLIENT_SECRET, OidcServer, oidc_server
 from tests.support.gateway.operations import TASK
@@ -17,11 +18,8 @@ from tests.support.platform.platform_peer import PlatformPeer
 from towpath_embedded.processes.ports import free_port
 
 HTML = {"Accept": "text/html"}
-GRANTS = {
-    "approvers": {"project": "shop", "roles": ["approver"]},
-    "operators": {"project": "shop", "roles": ["operator"]},
-    "bankers": {"project": "bank", "roles": ["viewer"]},
-}
+TOLD = settings_of(taken("docs/console.md: TOWPATH_OIDC_ISSUER"))
+BANKERS = {"bankers": {"project": "bank", "roles": ["viewer"]}}
 ISSUER_PORT = free_port()
 OUTSIDE = "http://localhost:8080"
 """Where browsers find the gateway, by way of a proxy."""
@@ -31,17 +29,14 @@ OUTSIDE = "http://localhost:8080"
 def servers(
     postgres_dsn: str, template_database: str, nats_url: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Servers]:
-    with keyed_gateway(
-        postgres_dsn,
-        template_database,
-        nats_url,
-        tmp_path_factory.mktemp("gateway"),
-        oidc_issuer=f"http://127.0.0.1:{ISSUER_PORT}",
-        oidc_client_id=CLIENT_ID,
-        oidc_client_secret=CLIENT_SECRET,
-        oidc_gateway_url=OUTSIDE,
-        oidc_grants=json.dumps(GRANTS),
-    ) as running:
+    """With the settings of the page, but for addresses and the client, and with one grant more."""
+    folder = tmp_path_factory.mktemp("gateway")
+    (folder / "oidc").write_text(f"{CLIENT_SECRET}\n", "utf-8")
+    settings = {name.removeprefix("TOWPATH_").lower(): value for name, value in TOLD.items()}
+    settings |= {"oidc_issuer": f"http://127.0.0.1:{ISSUER_PORT}", "oidc_client_id": CLIENT_ID, "public_url": OUTSIDE}
+    settings["oidc_client_secret_file"] = settings["oidc_client_secret_file"].replace("/run/secrets", str(folder))
+    settings["oidc_grants"] = json.dumps(json.loads(settings["oidc_grants"]) | BANKERS)
+    with keyed_gateway(postgres_dsn, template_database, nats_url, folder, **settings) as running:
         yield running
 
 
@@ -159,9 +154,9 @@ async def test_a_way_back_counts_once_and_in_its_own_browser_alone(place: Place,
         ({"sub": None}, "MissingRequiredClaim"),
         ({"sub": ""}, "names nobody"),
         ({"groups": ["everybody"]}, "gives a role here"),
-        ({"groups": {"approvers": True}}, "gives a role here"),
+        ({"groups": {"refund-approvers": True}}, "gives a role here"),
         ({"groups": None}, "gives a role here"),
-        ({"groups": ["approvers", "bankers"]}, "not in one"),
+        ({"groups": ["refund-approvers", "bankers"]}, "not in one"),
     ],
 )
 async def test_a_token_that_is_not_for_this_sign_in_lets_nobody_in(

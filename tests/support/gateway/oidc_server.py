@@ -75,7 +75,7 @@ class OidcServer:
         now = int(time.time())
         claims = {
             "iss": self.issuer, "sub": "4711", "aud": CLIENT_ID, "iat": now, "exp": now + 60,
-            "nonce": found["nonce"], "preferred_username": "mia@shop", "groups": ["approvers", "everybody"],
+            "nonce": found["nonce"], "preferred_username": "mia@shop", "groups": ["refund-approvers", "everybody"],
             **self.said,
         }  # fmt: skip
         kept = {name: value for name, value in claims.items() if value is not None}

@@ -7,3 +7,9 @@ from towpath import tool
 def search(words: str) -> str:
     """Search."""
     return f"nothing about {words}"
+
+
+@tool(name="mail.send", toolset="web", effect_class="idempotent", operation="send", sinks=["to"])
+def send(to: str) -> str:
+    """Send a mail."""
+    return f"sent to {to}"

@@ -9,6 +9,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 from tests.conftest import DatabaseUrl
+from tests.docs_site.taken_blocks import taken
 from tests.support.cli.printed_documents import printing
 
 from towpath.cli.administration import database_commands
@@ -92,10 +93,12 @@ async def test_a_migration_that_was_edited_after_it_was_applied_is_refused(datab
         assert refused.value.problem.code == "migration_changed"
 
 
-NEXT = """-- oldest: 9.1
--- rewrites: runs.run, gateway.gone
--- migrate:up
-ALTER TABLE runs.run ALTER COLUMN version TYPE bigint;
+HEAD = (
+    taken("docs/guides/upgrading.md: -- oldest")
+    .text.replace(": 0.4\n", ": 9.1\n")
+    .replace("runs.event", "gateway.gone")
+)
+NEXT = f"""{HEAD}ALTER TABLE runs.run ALTER COLUMN version TYPE bigint;
 -- migrate:down
 """
 TABLES = """
