@@ -107,7 +107,8 @@ def up_command(
         sample: Bring a help desk to try, with its tools, policy and network: one run that is finished, one that waits
             for you. Its policy is put in force for all that is in the data folder, and whoever submits a run may
             approve its calls, as with --single-person.
-        strict: Stop again, with exit code 2, where the policy or a network is refused at the start.
+        strict: End with exit code 2, and all that is wrong, where a file of the policy, of networks, scripts or tools
+            is refused; nothing is started then, unless only a platform can tell.
         attach: Start nothing: show what happens on the platform that runs in this folder already. Ctrl-C leaves it
             running.
         only: Start these services alone, with commas between: gateway, orchestrator, decider, tas, worker, log_writer,

@@ -98,7 +98,7 @@ class NetworkFolderPublisher:
 
         Returns whether anything was published.
         """
-        files = self._files()
+        files = network_files(self._place)
         self._forget_all_but(files)
         published = [await self._look_at(path) for path in files]
         self._awaits_tools = False
@@ -133,7 +133,7 @@ class NetworkFolderPublisher:
         except RefusedError as error:
             if not is_told:
                 self._await_tools(path, error)
-                self._refused(path, _faults(path, error))
+                self._refused(path, network_faults(path, error))
             return False
         self._tried_until.pop(path, None)
         if not is_for_tools or path in self._faulty or version != self._published.get(name, {}).get("version"):
@@ -207,11 +207,6 @@ class NetworkFolderPublisher:
             if await self.publish_changed() and published is not None:
                 await published()
 
-    def _files(self) -> list[Path]:
-        if self._place.is_file():
-            return [self._place]
-        return sorted(path for path in self._place.glob("*") if path.suffix in {".yaml", ".yml"} and path.is_file())
-
     def _read(self, path: Path) -> JsonObject | None:
         """The network in *path*; None for another kind of file, or for one that can't be read, which gives a notice."""
         text = ""
@@ -271,6 +266,13 @@ class NetworkFolderPublisher:
         return response.status_code, answer if isinstance(answer, dict) else {}
 
 
+def network_files(place: Path) -> list[Path]:
+    """Return the files of YAML at *place*, a folder or one of them."""
+    if place.is_file():
+        return [place]
+    return sorted(path for path in place.glob("*") if path.suffix in {".yaml", ".yml"} and path.is_file())
+
+
 def _remembered(memory: Path | None) -> dict[str, JsonObject]:
     try:
         found: Any = json.loads(memory.read_text()) if memory is not None else {}
@@ -304,7 +306,7 @@ def _problem(answer: JsonObject) -> Problem:
         return problem("internal", f"the gateway gave no answer that can be read: {answer.get('detail', '')}")
 
 
-def _faults(path: Path, error: RefusedError) -> list[str]:
+def network_faults(path: Path, error: RefusedError) -> list[str]:
     """Return what is wrong with the file at *path*, each with its line where that is known."""
     try:
         found = locate_refusal(path, error).problem

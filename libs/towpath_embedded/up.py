@@ -100,6 +100,11 @@ async def _run_only(options: UpOptions, screen: UpConsole) -> int:
 
 
 async def _run(options: UpOptions, data: Path, screen: UpConsole) -> int:
+    if options.strict:
+        from towpath_embedded.strict_checks import check_strictly  # reads YAML: not on the way of others to readiness
+
+        with screen.working("Checking", "the files"):
+            await check_strictly(options, screen)
     stopping = _stop_on_signals()
     began = process_began()
     last = last_ports(data, but={options.gateway_port, options.nats_port})

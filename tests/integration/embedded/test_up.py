@@ -237,16 +237,19 @@ def test_c14_a_profile_is_in_force_from_the_start(
 
 
 def test_a_strict_start_ends_with_all_that_is_wrong_with_its_files(folder: Path, command: InProcess) -> None:
-    network, policy = folder / "network.yaml", folder / "policy.yaml"
+    network, policy, tools = folder / "network.yaml", folder / "policy.yaml", folder / "broken.py"
     network.write_text(BAD_NETWORK)
+    tools.write_text("from towpath import tool\n\n\n@tool(effect_class='wriet')\ndef find() -> str: ...\n")
     policy.write_text("kind: Policy\nrules:\n  - {name: a, tool: x, efect: allow}\n")
     words = ("up", "--ephemeral", "--port", "auto", "--nats-port", "auto", "--json", "--strict")
-    refused = command(*words, "--policy", str(policy), "--networks", str(network))
+    refused = command(*words, "--policy", str(policy), "--networks", str(network), "--worker", str(tools))
     problem = json.loads(refused.stdout)
     assert (refused.status, problem["code"]) == (2, "project_invalid")
-    *of_policy, of_network = (one["detail"] for one in problem["errors"])
+    *of_policy, of_network, of_tools = (one["detail"] for one in problem["errors"])
     misspelt = "policy.yaml:3: there is no field 'efect'; did you mean 'effect'?"
     assert of_policy == [misspelt] and of_network.startswith(f"{network}:6: ")
+    assert of_tools.startswith(f"{tools}:4: find: effect_class: there is no 'wriet'; there are ")
+    assert "is ready" not in refused.stderr, "nothing was started"
 
 
 def test_tools_that_cannot_be_served_are_refused_before_a_service_starts(folder: Path, command: InProcess) -> None:

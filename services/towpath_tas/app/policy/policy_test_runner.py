@@ -1,7 +1,8 @@
 """`python -m towpath_tas.app.policy.policy_test_runner`: runs a policy test file without a platform.
 
 Reads JSON from stdin (the texts `test` and, optionally, `policy`, with the `source` of that), writes JSON to stdout,
-and touches nothing else. The command line starts it as a process because it may not import the code that decides.
+and touches nothing else. Where `test` is null the policy alone is read. The command line starts it as a process because
+it may not import the code that decides.
 """
 
 import json
@@ -19,6 +20,8 @@ from towpath_tas.core.policy.matrix import Matrix
 
 def run_test(request: Mapping[str, Any]) -> dict[str, Any]:
     """Return the cases with their lines and, if a policy is given, their results; or the problems of a file."""
+    if request["test"] is None:
+        return {"problems": _problems(read_policy_text(request["policy"], request.get("source") or "").read.problems)}
     read = read_expectations(request["test"])
     if read.found is None:
         return {"file": "test", "problems": _problems(read.problems)}
