@@ -19,7 +19,7 @@ NAME_WIDTH = 40
 UNSEEN = "not found in the task or in a trusted result, so check it"
 UNTRUSTED = "found in untrusted output alone, so check it"
 LEAKING = "may not be told all that this call sends"
-SHORT_NUMBER = "so short a number counts as the task's own only where it stands there in quotes, so check it"
+SHORT_NUMBER = "stands in the task, but so short a number may mean something else there, so check it"
 
 _NUMBER = re.compile(r"[+-]?\d{1,3}(?:\.0+)?")
 _NOT_BARE = re.compile(r"[\s=;]|^\Z")
@@ -27,10 +27,9 @@ _NOT_BARE = re.compile(r"[\s=;]|^\Z")
 
 def doubt_lines(detail: Mapping[str, Any]) -> list[str]:
     """Say in lines which values of a waiting call are in doubt, and why; *detail* is that of its gate."""
-    origins, args = detail.get("origins") or (), detail.get("args")
-    short = [_named(one, "path") for one in origins if is_short_number(one, args)]
-    unseen = (one for one in origins if one.get("from") == "unknown" and not is_short_number(one, args))
-    unknown = [_named(one, "path") for one in unseen]
+    origins = detail.get("origins") or ()
+    unknown = [_named(one, "path") for one in origins if one.get("from") == "unknown" and not one.get("in_task")]
+    short = [_named(one, "path") for one in origins if one.get("from") == "unknown" and one.get("in_task")]
     strange = [f"{_named(one, 'path')} ({_source(one)})" for one in origins if one.get("from") == "untrusted"]
     leaking = [_named(one, "path") for one in origins if one.get("leak")]
     told = ((UNSEEN, unknown), (SHORT_NUMBER, short), (UNTRUSTED, strange), (LEAKING, leaking))

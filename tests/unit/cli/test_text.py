@@ -146,7 +146,7 @@ def test_values_in_doubt_are_named_in_plain_words_after_the_note_of_a_rule() -> 
 
 
 def test_each_kind_of_doubt_has_a_line_and_a_short_number_one_of_its_own() -> None:
-    number = {"path": "amount", "from": "unknown"}
+    number = {"path": "amount", "from": "unknown", "in_task": True}
     strange = {"path": "to", "from": "untrusted", "tool": "mail", "step": 1, "piece": "evil.example", "leak": True}
     detail = {"args": {"amount": 3}, "origins": [number, strange, {"path": "b", "from": "untrusted"}]}
     assert doubt_lines(detail) == [
@@ -154,8 +154,8 @@ def test_each_kind_of_doubt_has_a_line_and_a_short_number_one_of_its_own() -> No
         "to (mail, step 1: evil.example), b (nobody's): found in untrusted output alone, so check it",
         "to: may not be told all that this call sends",
     ]
-    long_number = {"args": {"amount": 3000}, "origins": [number]}
-    assert doubt_lines(long_number) == [f"amount: {UNSEEN}"]
+    elsewhere = {"path": "minutes", "from": "unknown"}
+    assert doubt_lines({"origins": [number, elsewhere]}) == [f"minutes: {UNSEEN}", f"amount: {SHORT_NUMBER}"]
 
 
 @pytest.mark.parametrize(

@@ -108,6 +108,8 @@ def test_a_system_of_record_vouches_for_a_whole_field_only() -> None:
 def test_a_short_number_is_a_destination_only_where_it_is_called_one(task: str, word: str) -> None:
     for value in ("13", 13):
         assert seen(knowledge(task), to=[value])["sinks"] == [word]
+        (shown,) = knowledge(task).origin(SEND, {"to": [value]}).shown()
+        assert shown.get("in_task", False) is (word == "unknown" and "file" not in task), "it stands there"
     assert seen(knowledge("give me 13 ideas"), body="13")["worst"] == "task", "no destination"
 
 

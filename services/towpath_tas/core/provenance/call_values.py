@@ -36,6 +36,7 @@ class TracedValue:
 
     `piece` is the part of a longer text that decided; `pointers` are the labels of everything in it that is an address.
     `brief`: it is untrusted, but only as words: no sentence, address or number of it was copied.
+    `in_task`: the task has this short number, but does not name with it what it is used for here.
     """
 
     path: str
@@ -46,6 +47,7 @@ class TracedValue:
     piece: str = ""
     pointers: tuple[str, ...] = ()
     brief: bool = False
+    in_task: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +161,8 @@ def _shown(one: TracedValue) -> JsonObject:
         shown |= {"tool": one.source.tool, "step": one.source.step}
     if one.piece:
         shown["piece"] = one.piece[:200]
+    if one.in_task:
+        shown["in_task"] = True
     return shown
 
 

@@ -297,11 +297,11 @@ class _CallSearch:
 
     def _trace(self, value: Any, *, sink: bool, fixed: frozenset[str]) -> TracedValue:
         label, source = self._label_of(value, fixed, exact=sink)
+        in_task = label is None and sink and is_short_number(value) and self._task.holds(value)
+        traced = TracedValue(path="", arg="", label=label or UNKNOWN, sink=sink, source=source, in_task=in_task)
         if isinstance(value, str) and label in {None, UNTRUSTED}:
-            return self._parts(TracedValue(path="", arg="", label=label or UNKNOWN, sink=sink, source=source), value)
-        found = label or UNKNOWN
-        pointed = (found,) if isinstance(value, str) and is_pointers(value) else ()
-        return TracedValue(path="", arg="", label=found, sink=sink, source=source, pointers=pointed)
+            return self._parts(traced, value)
+        return replace(traced, pointers=(traced.label,) if isinstance(value, str) and is_pointers(value) else ())
 
     def _label_of(
         self, value: Any, fixed: frozenset[str], *, exact: bool = False
