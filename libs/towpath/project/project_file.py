@@ -16,9 +16,6 @@ from towpath_contracts.problems.given_values import in_words_of_a_file
 from towpath_contracts.problems.input_faults import details_of
 from towpath_contracts.problems.registry import ProblemDetail
 
-OWN_TESTS = "tests/test_support.py of a sample: towpath init ../help-desk"
-"""Where a test of what a project has itself is shown: whoever has the package can have the sample."""
-
 PROJECT_FILE = Path("towpath.yaml")
 CODE = "project_invalid"
 MAX_TOOLS = 100

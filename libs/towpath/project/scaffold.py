@@ -12,14 +12,17 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from string import Template
+from types import MappingProxyType
 from typing import Any
 
 from towpath.project.file_schemas import file_schema, schema_kinds
 from towpath.project.network_files import find_network, network_place
+from towpath.project.network_texts import PLACEHOLDER, TASK, identifier, rule_name, script_text, test_text
 from towpath.project.project_file import PROJECT_FILE, ProjectFile
-from towpath.project.yaml_insertion import append_item, indented, parse_yaml
+from towpath.project.yaml_insertion import append_item, append_items, indented, parse_yaml
+from towpath_contracts.base import JsonObject
 from towpath_contracts.files.policy_document import NAME_GLOB, RuleCallers, RuleEffect
-from towpath_contracts.problems.near_names import name_like
+from towpath_contracts.problems.near_names import name_like, nearest_name
 from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
 
 SCHEMAS = Path(".towpath") / "schema"
@@ -92,23 +95,61 @@ def create_project(folder: Path, *, empty: bool = False) -> list[Path]:
     return list(texts)
 
 
-def add_network(folder: Path, project: ProjectFile, name: str) -> AddedPart:
-    """Write a network of one agent, and a script with which it runs without a key."""
-    _check_name(name)
+def add_network(
+    folder: Path,
+    project: ProjectFile,
+    name: str,
+    *,
+    allow: Sequence[str] = (),
+    ask: Sequence[str] = (),
+    arguments: Mapping[str, JsonObject] = MappingProxyType({}),
+) -> AddedPart:
+    """Write a network of one agent, and a script with which it runs without a key.
+
+    With tools, those to *allow* and those about which to *ask* a person, its agent has them, the script calls each
+    with its *arguments*, the policy gets a rule for each, and a test plays all of it.
+    """
+    for one in (name, *allow, *ask):
+        _check_name(one)
     place = network_place(project)
     if (folder / place).is_file():
         raise ProblemError(problem("request_invalid", f"networks of {PROJECT_FILE} is a file; make it a folder"))
+    if both := [tool for tool in allow if tool in ask]:
+        detail = f"{', '.join(both)} is to be allowed and asked about: name it once"
+        raise ProblemError(problem("request_invalid", detail))
     path, script = place / f"{name}.yaml", place / f"{name}.json"
-    texts = {path: _text("network.yaml", "network", path, name=name), script: _text("network.json", name=name)}
+    tools = dict.fromkeys((*allow, *ask))
+    equipped = f"    equipped_tools: [{', '.join(tools)}]\n" if tools else ""
+    texts = {path: _text("network.yaml", "network", path, name=name, equipped=equipped)}
+    if not tools:
+        texts[script] = _text("network.json", name=name)
+        _refuse_existing(folder, texts)
+        _write(folder, texts)
+        return AddedPart((path, script), f'towpath run {name} "Hello" --watch')
+    calls = {tool: arguments.get(tool, PLACEHOLDER) for tool in tools}
+    test = Path("tests") / f"test_{identifier(name)}.py"
+    texts |= {script: script_text(calls), test: test_text(name, script, calls, ask)}
     _refuse_existing(folder, texts)
+    who = [f"network={name}"]
+    effects: dict[str, RuleEffect] = {tool: "require_approval" if tool in ask else "allow" for tool in tools}
+    rules = {rule_name(name, tool): _rule(rule_name(name, tool), tool, effects[tool], who) for tool in tools}
+    policy = _add_rules(folder, project, rules)
     _write(folder, texts)
-    return AddedPart((path, script), f'towpath run {name} "Hello" --watch')
+    near = {tool: nearest_name(tool, arguments) for tool in tools if tool not in arguments}
+    missing = [f"{tool} (did you mean {meant}?)" if meant else tool for tool, meant in near.items()]
+    steps = [f'towpath test; and while towpath up runs: towpath run {name} "{TASK}" --watch']
+    if missing:
+        first = f"no file of tools has {', '.join(missing)}"
+        steps.insert(0, f"{first}: put its arguments in place of ARGUMENT and VALUE in {script} and {test}")
+    if project.policy is None:
+        steps.insert(0, f"name the policy in {PROJECT_FILE}: policy: {policy}")
+    return AddedPart((*texts, policy), "; then ".join(steps))
 
 
 def add_tool(folder: Path, project: ProjectFile, name: str) -> AddedPart:
     """Write a tool into a file of its own, in the first folder of tools."""
     _check_name(name)
-    function = re.sub(r"\W", "_", name).lower()
+    function = identifier(name)
     if keyword.iskeyword(function):
         function += "_"
     place = next((tools for tools in project.tools if (folder / tools).is_dir()), Path("tools"))
@@ -152,13 +193,7 @@ def add_rule(
     *who* are pairs such as network=shop: whose calls it is about.
     """
     _check_name(name)
-    callers = f"  who: {{{', '.join(map(_caller, who))}}}\n" if who else ""
-    path = project.policy or Path("policies.yaml")
-    rule = _text("rule.yaml", name=name, tool=json.dumps(tool), effect=effect, callers=callers)
-    if (folder / path).exists():
-        append_item(folder, path, "rules", "name", name, rule)
-    else:
-        _write(folder, {path: _text("policy.yaml", "policy", path) + indented(rule, 2)})
+    path = _add_rules(folder, project, {name: _rule(name, tool, effect, who)})
     named = project.policy is not None
     condition = "such as when: args.amount <= 100"
     todo = (
@@ -167,6 +202,21 @@ def add_rule(
         else f"add in {path} whose calls it is about, such as who: {{network: NAME}}, and a condition, {condition}"
     )
     return AddedPart((path,), todo if named else f"{todo}; and name the file in {PROJECT_FILE}: policy: {path}")
+
+
+def _rule(name: str, tool: str, effect: RuleEffect, who: Sequence[str]) -> str:
+    callers = f"  who: {{{', '.join(map(_caller, who))}}}\n" if who else ""
+    return _text("rule.yaml", name=name, tool=json.dumps(tool), effect=effect, callers=callers)
+
+
+def _add_rules(folder: Path, project: ProjectFile, rules: Mapping[str, str]) -> Path:
+    """Add *rules*, by their names, at the end of the policy, which is made where there is none; return its path."""
+    path = project.policy or Path("policies.yaml")
+    if (folder / path).exists():
+        append_items(folder, path, "rules", "name", rules)
+    else:
+        _write(folder, {path: _text("policy.yaml", "policy", path) + indented("".join(rules.values()), 2)})
+    return path
 
 
 def _caller(pair: str) -> str:

@@ -4,6 +4,7 @@ Comments stay with them.
 """
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,18 @@ def append_item(folder: Path, path: Path, member: str, key: str, name: str, item
 
     Raises ProblemError, and leaves the file as it is, where the name is taken or the list has another form.
     """
+    append_items(folder, path, member, key, {name: item})
+
+
+def append_items(folder: Path, path: Path, member: str, key: str, items: Mapping[str, str]) -> None:
+    """Do what `append_item` does with several *items*, by their names: all of them, or none."""
+    item = "".join(items.values())
     text, before = _read_file(folder / path, path)
     listed = before.get(member) if isinstance(before, dict) else None
-    if isinstance(listed, list) and any(isinstance(one, dict) and one.get(key) == name for one in listed):
-        raise _taken(path, member, name)
+    known = [one.get(key) for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    for name in items:
+        if name in known:
+            raise _taken(path, member, name)
     if isinstance(listed, list):
         after = _inserted(text, member, item) if listed else _first_inserted(text, member, item)
         if parse_yaml(after, path, quiet=True) == {**before, member: [*listed, *yaml.safe_load(item)]}:

@@ -9,7 +9,8 @@ from cyclopts import App, Parameter
 
 from towpath.cli.shared.options import OUTPUT_OPTIONS, OutputOptions, examples
 from towpath.cli.shared.output import Column, show_text
-from towpath.project.project_file import OWN_TESTS, PROJECT_FILE, ProjectFile, find_project
+from towpath.project.network_texts import example_arguments
+from towpath.project.project_file import PROJECT_FILE, ProjectFile, find_project
 from towpath.project.scaffold import (
     AddedPart,
     add_agent,
@@ -29,18 +30,17 @@ app = App(
 )
 
 HERE = Path()
+Names = Annotated[tuple[str, ...], Parameter(negative="", consume_multiple=True)]
 
 SAMPLE_NEXT = (
     "towpath test",
     "towpath up",
     'towpath run support "Refund order 8812" --watch   # in another terminal of this folder',
 )
-BEGINNINGS = ", a beginning of each file; the quickstart writes the same ones by hand"
 EMPTY_NEXT = (
     "towpath new tool stock.count",
-    "towpath new network stock                         # then give its agent equipped_tools: [stock.count]",
-    "towpath new policy count --tool stock.count --effect allow --who network=stock",
-    f"towpath test                                      # of your own, as {OWN_TESTS}",
+    "towpath new network stock --ask stock.count        # its script, a rule and a test too",
+    "towpath test",
     "towpath up",
 )
 
@@ -71,7 +71,7 @@ def init(
         return
     shown = [path for path in written if not path.startswith(".towpath/")]
     out.write(f"created {', '.join(shown)}, .towpath/schema/")
-    out.write(f"next{BEGINNINGS if empty else ''}:")
+    out.write("next:")
     for line in following:
         out.write(f"  {line}")
 
@@ -87,14 +87,39 @@ def agent(name: str, /, *, network: str = "", printed: OutputOptions = OUTPUT_OP
     _show(add_agent(HERE, _project(), name, network), printed)
 
 
-@app.command(help_epilogue=examples("towpath new network research", "towpath new network research -o json"))
-def network(name: str, /, *, printed: OutputOptions = OUTPUT_OPTIONS) -> None:
+@app.command(
+    help_epilogue=examples(
+        "towpath new network research",
+        "towpath new network hotel --allow rooms.free --ask doors.unlock",
+    )
+)
+async def network(name: str, /, *, allow: Names = (), ask: Names = (), printed: OutputOptions = OUTPUT_OPTIONS) -> None:
     """Write a network of one agent, with a script so that it runs without a key.
+
+    With tools its agent has them, the policy gets a rule for each, the script calls each with example arguments, and a
+    test plays it, which towpath test runs. Files that are there already stay.
 
     Args:
         name: Its name.
+        allow: Tools that its agent may call.
+        ask: Tools that it may call once a person approves.
     """
-    _show(add_network(HERE, _project(), name), printed)
+    project = _project()
+    arguments = await _arguments(project, printed) if allow or ask else {}
+    _show(add_network(HERE, project, name, allow=allow, ask=ask, arguments=arguments), printed)
+
+
+def _tool_files(project: ProjectFile) -> tuple[str, ...]:
+    return tuple(one for one in project.tool_modules() if Path(one).exists())
+
+
+async def _arguments(project: ProjectFile, printed: OutputOptions) -> dict[str, JsonObject]:
+    """Return example arguments of each tool in the project's files."""
+    from towpath.cli.definitions.tool_sources import read_declared
+
+    with printed.out().progress("Importing the tools"):
+        found = await read_declared(_tool_files(project))
+    return {one.spec.name: example_arguments(one.spec.parameters, one.spec.system_params) for one in found}
 
 
 @app.command(help_epilogue=examples("towpath new tool weather.lookup", "towpath new tool orders.cancel -o json"))

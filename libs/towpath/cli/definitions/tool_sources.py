@@ -46,11 +46,19 @@ async def read_tools(
             for one in server["tools"]
         ]
     with common.out().progress("Importing the tools"):
-        _, found = await run_module("towpath.cli.definitions.declared_tools", *files)
+        found = await read_declared(files)
     if not found:  # nothing to say of no tool would read as if all were well
         detail = f"there is no tool in {', '.join(files)}"
         remedy = "Write @tool above each function that is to be a tool (from towpath import tool)."
         raise ProblemError(problem("request_invalid", detail, remedy=remedy))
+    return found
+
+
+async def read_declared(files: tuple[str, ...]) -> list[DeclaredTool]:
+    """Return the tools of modules or files; none of none. They are imported in a process of their own."""
+    if not files:
+        return []
+    _, found = await run_module("towpath.cli.definitions.declared_tools", *files)
     return [DeclaredTool(ToolSpec.model_validate(one["spec"]), one["output"]) for one in found]
 
 

@@ -16,7 +16,6 @@ from towpath.cli.shared.exit_codes import INTERRUPTED, OK, RUN_FAILED
 from towpath.cli.shared.options import OUTPUT_OPTIONS, OutputOptions
 from towpath.cli.shared.output import Column, OutputPrinter
 from towpath.extras import require_packages
-from towpath.project.project_file import OWN_TESTS
 from towpath_contracts.problems.registry import ProblemError, problem
 
 Row = dict[str, Any]
@@ -60,7 +59,10 @@ def _found(path: Path) -> tuple[bool, dict[Path, str]]:
         raise ProblemError(problem("file_missing", f"{path} is not there"))
     python, yaml = has_python_tests(path), yaml_tests(path)
     if not python and not yaml:
-        remedy = f"Write a file with kind: PolicyTest or kind: Evaluation, or tests/test_NAME.py, as {OWN_TESTS}"
+        remedy = (
+            "Write tests/test_NAME.py, as towpath new network NAME --ask TOOL does, or a file with kind: PolicyTest or "
+            "kind: Evaluation."
+        )
         raise ProblemError(problem("not_found", f"there are no tests at {path}", remedy=remedy))
     return python, yaml
 

@@ -163,11 +163,14 @@ def test_an_empty_project_can_be_read_and_is_filled_part_by_part(
     assert policy_problems() == ()
     said = [line.split("   #")[0].split() for line in capsys.readouterr().out.splitlines()]
     advised = [words[1:] for words in said if words[:2] == ["towpath", "new"]]
-    assert [words[1] for words in advised] == ["tool", "network", "policy"]
+    assert [words[1] for words in advised] == ["tool", "network"]
     for words in advised:
         assert main(words) == 0
     assert read_project().tool_modules() == ("tools/stock_count.py",)
-    assert [agent.key for agent in load_network("networks/stock.yaml").agents] == ["assistant"]
+    (agent,) = load_network("networks/stock.yaml").agents
+    assert (agent.key, agent.equipped_tools) == ("assistant", ("stock.count",))
+    assert '"tool_params": {"item": "item"}' in Path("networks/stock.json").read_text("utf-8")
+    assert Path("tests/test_stock.py").is_file()
     assert yaml.safe_load(Path("policies.yaml").read_text("utf-8"))["rules"][0]["who"] == {"network": "stock"}
     assert policy_problems() == ()
 

@@ -1,0 +1,134 @@
+"""The script and the test of a new network whose tools are known: `towpath new network NAME --allow … --ask …`."""
+
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from towpath_contracts.base import JsonObject
+
+PLACEHOLDER: Mapping[str, Any] = MappingProxyType({"ARGUMENT": "VALUE"})
+"""In place of the arguments of a tool that is in no file."""
+
+TASK = "Try it."
+DONE, NOT_DONE = "Done.", "It was not done."
+MAX_NAME = 64
+_SUCH_AS = re.compile(r"\b(?:such as|e\.g\.|for example) [\"'`]?([\w][\w./:@-]*\w|\w)", re.IGNORECASE)
+_MOST_DEEP = 8
+_OF_TYPES: Mapping[str, Any] = MappingProxyType({"number": 1, "integer": 1, "boolean": True, "null": None, "array": []})
+
+
+def identifier(name: str) -> str:
+    """Return *name* as Python can have it."""
+    return re.sub(r"\W", "_", name).lower()
+
+
+def rule_name(network: str, tool: str) -> str:
+    """Return what the rule about *tool* is called."""
+    return f"{network}-{tool}"[:MAX_NAME]
+
+
+def example_arguments(parameters: JsonObject, settled: Collection[str] = ()) -> JsonObject:
+    """Return arguments that a call may have: the required ones of the JSON Schema *parameters* but for *settled*."""
+    wanted = [name for name in parameters.get("required", ()) if name not in settled]
+    fields = parameters.get("properties", {})
+    definitions = parameters.get("$defs", {})
+    return {name: _example(fields.get(name, {}), name, definitions, 0) for name in wanted}
+
+
+def script_text(calls: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return a script that makes *calls*, each with its arguments, and says whether the last of them was made."""
+    entries: list[JsonObject] = [
+        {"action": "USE_TOOL", "action_details": {"tool_name": tool, "tool_params": {**given}}}
+        for tool, given in calls.items()
+    ]
+    succeeded = {"last_call": "succeeded"}
+    entries.append({"when": succeeded, "action": "RESPOND", "action_details": {"payload": DONE}})
+    entries.append({"action": "RESPOND", "action_details": {"payload": NOT_DONE}})
+    return "[\n" + ",\n".join(f"  {json.dumps(entry, ensure_ascii=False)}" for entry in entries) + "\n]\n"
+
+
+def test_text(network: str, script: Path, calls: Mapping[str, Mapping[str, Any]], ask: Collection[str]) -> str:
+    """Return a test in which *script* is played: a person agrees to each call of *ask*; in a second one none."""
+    asked = [tool for tool in calls if tool in ask]
+    all_made = f"test_{identifier(network)}_calls_its_tools"
+    lines = [
+        f'"""The network {network} in this process, without a platform and without a key."""',
+        *_test_of(all_made + ("_once_a_person_agrees" if asked else ""), network, f"  # it plays {script}"),
+    ]
+    for tool in asked:
+        rule, given = _python(rule_name(network, tool)), _python({**calls[tool]})
+        lines += [
+            "    gate = h.next_gate()",
+            f"    assert (gate.rule, gate.args) == ({rule}, {given})",
+            '    gate.approve(reason="looked at")',
+        ]
+    lines += _ends_with(list(calls), DONE)
+    if asked and [*calls][-1] in asked:
+        lines += _test_of(f"test_{identifier(network)}_does_nothing_that_a_person_denies", network, "")
+        lines += ['    h.next_gate().deny("not today")'] * len(asked)
+        lines += _ends_with([tool for tool in calls if tool not in ask], NOT_DONE)
+    return "\n".join(lines) + "\n"
+
+
+def _test_of(function: str, network: str, remark: str) -> list[str]:
+    return [
+        *("", "", f"def {function}(towpath_harness):"),
+        f"    h = towpath_harness({_python(network)}){remark}",
+        f"    run = h.run({_python(TASK)})",
+    ]
+
+
+def _ends_with(tools: Sequence[str], answer: str) -> list[str]:
+    return [
+        "    result = run.result()",
+        f"    assert [call.tool for call in result.tool_calls()] == {_python(list(tools))}",
+        f"    assert result.text == {_python(answer)}",
+    ]
+
+
+def _python(value: Any) -> str:
+    """Return *value* as Python has it, with double quotes as formatters write them."""
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_python(key)}: {_python(one)}" for key, one in value.items()) + "}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_python, value))}]"
+    return repr(value)
+
+
+def _example(schema: Any, name: str, definitions: JsonObject, depth: int) -> Any:
+    """Return a value that *schema*, the one of the argument *name*, takes."""
+    if not isinstance(schema, dict) or depth > _MOST_DEEP:
+        return name
+    if "$ref" in schema:
+        schema = {**definitions.get(str(schema["$ref"]).rpartition("/")[2], {}), **schema, "$ref": ""}
+        return _example({key: one for key, one in schema.items() if key != "$ref"}, name, definitions, depth + 1)
+    for key in ("examples", "enum"):
+        if schema.get(key):
+            return schema[key][0]
+    for key in ("const", "default"):
+        if key in schema:
+            return schema[key]
+    for choices in ("anyOf", "oneOf", "allOf"):
+        if schema.get(choices):
+            first = {"description": schema.get("description", ""), **schema[choices][0]}
+            return _example(first, name, definitions, depth + 1)
+    return _of_type(schema, name, definitions, depth)
+
+
+def _of_type(schema: JsonObject, name: str, definitions: JsonObject, depth: int) -> Any:
+    kind = schema.get("type")
+    told = _SUCH_AS.search(schema.get("description", ""))
+    if kind == "object":
+        fields, wanted = schema.get("properties", {}), schema.get("required", ())
+        return {field: _example(fields.get(field, {}), field, definitions, depth + 1) for field in wanted}
+    if kind == "array" and schema.get("minItems"):
+        return [_example(schema.get("items"), name, definitions, depth + 1)] * schema["minItems"]
+    if kind in ("integer", "number"):
+        least = schema.get("minimum", schema.get("exclusiveMinimum", 0) + 1)
+        return int(told[1]) if told and told[1].isdecimal() else least
+    return _OF_TYPES.get(str(kind), told[1] if told else name)
