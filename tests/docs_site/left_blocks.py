@@ -9,13 +9,13 @@ PLAYED = ""
 
 LEFT = {
     "CONTRIBUTING.md: .ci/run": "the suite itself",
-    "CONTRIBUTING.md: uv run --group dev pytest": "a part of the suite",
-    "README.md: git clone": "needs a repository to clone; tests/e2e/test_readme.py holds its words",
-    "README.md: pip install": "needs a registry of packages; tests/e2e/test_demo.py runs the demo",
-    "README.md: uvx": "needs a registry of packages; tests/e2e/test_demo.py runs the demo",
+    "CONTRIBUTING.md: uv run --group dev pytest": "a part of the suite, whose paths test_code_blocks.py looks for",
+    "README.md: pip install": (
+        "needs a registry of packages; tests/e2e/test_demo.py installs the same extra by uvx, from a folder"
+    ),
     "README.md: uv run": "the suite itself",
     "deploy/README.md: docker compose": (
-        "needs docker; tests/unit/repository/test_deploy.py reads the files that it names"
+        "needs docker; tests/unit/repository/test_deploy.py reads the files that they name"
     ),
     "deploy/README.md: export GRAFANA": (
         "needs docker; tests/unit/repository/test_deploy.py reads the files that it names"
@@ -37,14 +37,14 @@ LEFT = {
         "needs three machines with systemd and a Postgres of their own; tests/unit/deploy/test_units.py reads the units"
     ),
     **dict.fromkeys(
-        ("docs/quickstart.md: python3 -m venv", "docs/quickstart.md: pip install uv"), "needs a registry of packages"
+        ("docs/quickstart.md: python3 -m venv", "docs/quickstart.md: pip install uv"),
+        "needs a registry of packages; what follows is run in such an environment",
     ),
     "docs/tool-access.md:": "a drawing",
-    "docs/evaluation.md: towpath test        #": "an overview of the two commands of the page",
+    "docs/evaluation.md: towpath test        #": "the two commands of the page, each with what it is for",
     "docs/evaluation.md: towpath eval tests/evaluation.yaml\ntowpath eval --case": (
         "seconds of a process for each run; tests/unit/cli/test_evaluation.py runs each option"
     ),
-    "examples/support/README.md: towpath demo": "tests/e2e/test_demo.py runs it: a platform of its own",
     "examples/support/README.md: towpath up --sample": "a platform of its own, as test_demo.py has it",
     "docs/mcp.md: servers:": "needs uv in a home and a registry of packages; tests of the sandbox run such servers",
 }

@@ -1,12 +1,13 @@
 """`towpath demo` as a newcomer runs it: everything starts, one run happens and is recorded, nothing stays behind.
 
-It is run from a wheel, as a release has it, so that what is missing there is missed here.
+It is installed from a wheel, as a release has it, so that what is missing there is missed here.
 """
 
 import asyncio
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,10 +20,13 @@ from typing import NamedTuple
 
 import httpx2
 import pytest
+from tests.docs_site.shell_blocks import shell_commands
+from tests.docs_site.taken_blocks import taken
 from tests.support.cli.printed_documents import PrintedDocuments
 from tests.support.console.page_files import absent_files
 from tests.support.decider.gemini_server import gemini, says
 from tests.support.places import ROOT
+from tests.support.platform.package_folder import fill_package_folder
 from tests.support.platform.unpacked_wheel import packaged_files, unpacked_wheel
 
 from towpath_console.pages import PAGES
@@ -119,14 +123,27 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def shown(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Shown:
-    """One run of the demo that goes on until Ctrl-C."""
+def packages(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What has uv install from a folder, which has the wheel and what its extra needs, and from nowhere else."""
+    folder, cache = tmp_path_factory.mktemp("packages"), tmp_path_factory.mktemp("cache")
+    (built,) = (wheel.parent / "built").glob("*.whl")
+    fill_package_folder(folder, built, "embedded")
+    found = {"UV_NO_INDEX": "1", "UV_FIND_LINKS": str(folder), "UV_CACHE_DIR": str(cache), "UV_PYTHON": sys.executable}
+    return {**found, "UV_NO_CONFIG": "1"}
+
+
+@pytest.fixture(scope="module")
+def shown(packages: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Shown:
+    """One run of the demo that goes on until Ctrl-C, by the command with which the README installs nothing."""
+    (command,) = shell_commands(taken("README.md: uvx").text, {})
+    uvx = Path(os.environ.get("UV") or shutil.which("uv") or "uv").with_name("uvx")
+    assert command.words[0] == uvx.name
     began = time.monotonic()
     folder = tmp_path_factory.mktemp("demo")
     with (folder / "said").open("w") as said:
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "towpath.cli", "demo", "--yes", "--json", "--keep"],
-            env=environment(PYTHONPATH=str(wheel)), cwd=folder,
+            [uvx, *command.words[1:], "--yes", "--json", "--keep"],
+            env=environment(**packages), cwd=folder, start_new_session=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said, text=True,
         )  # fmt: skip
         assert process.stdout is not None
@@ -134,7 +151,7 @@ def shown(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Shown:
             line = process.stdout.readline()
             took = time.monotonic() - began
             page, wrong, files = asyncio.run(looked_at(*console_link(folder / "said")))
-            process.send_signal(signal.SIGINT)
+            os.killpg(process.pid, signal.SIGINT)  # as a terminal does
             assert process.wait(timeout=90) == 0, (folder / "said").read_text()
             assert process.stdout.read() == "", "one line of JSON and no more"
     assert not (folder / ".towpath").exists()
@@ -212,8 +229,9 @@ def steps_and_audit(said: str) -> list[list[str]]:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_demo_leaves_nothing_running(number: signal.Signals) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have told this process to ignore it
+    (command,) = shell_commands(taken("examples/support/README.md: towpath demo").text, {})
     process = subprocess.Popen(
-        [TOWPATH, "demo", "--yes"],
+        [TOWPATH.with_name(command.words[0]), *command.words[1:], "--yes"],
         env=environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

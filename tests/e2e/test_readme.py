@@ -231,6 +231,15 @@ def test_another_worker_joins_the_platform_of_its_folder(place: Place) -> None:
         process.stdout.close()
 
 
+def test_a_clone_of_the_repository_is_where_the_commands_begin(tmp_path: Path) -> None:
+    block = taken("README.md: git clone").text.replace("REPOSITORY", str(ROOT))
+    script = f"{block}test -f pyproject.toml && git rev-parse HEAD"
+    command = ["bash", "-euo", "pipefail", "-c", script]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "towpath" / "pyproject.toml").read_text("utf-8").count('name = "towpath"') == 1
+
+
 def test_the_map_names_what_is_there() -> None:
     text = taken("README.md: libs/").text
     wanted = {word.rstrip("/") for word in text.split() if re.fullmatch(r"(libs|services)/\w+/", word)}

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -9,7 +10,6 @@ from pathlib import Path
 import pytest
 from tests.e2e.pages.conftest import Play, World
 from tests.support.places import EXAMPLES
-from tests.support.platform.pages_platform import PagesPlatform
 
 from towpath.cli import main
 
@@ -97,7 +97,7 @@ def test_provenance(play: Play, world: World) -> None:
 
 def test_mcp(
     play: Play,
-    served: PagesPlatform,
+    world: World,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
@@ -111,27 +111,28 @@ def test_mcp(
     installed(
         tmp_path / "bin", "npx", f'test "$GITHUB_TOKEN" = a-token && test "$2" = @example/github-server && {notes}'
     )
-    for name, value in {"GITHUB_TOKEN": "a-token", "SHEETS_TOKEN": "another", "TZ_KEY": "a-key"}.items():
+    key = str(world.ask("keys", "create", "--caller", "sheets", "--scope", "runs:read")["key"])
+    for name, value in {"GITHUB_TOKEN": "a-token", "SHEETS_TOKEN": key, "TZ_KEY": "a-key"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
     for folder in ("shown", "project"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "towpath.yaml").write_text("kind: Project\n", "utf-8")
     monkeypatch.chdir(tmp_path / "project")
-    sheets = "https://sheets.example.com/mcp"
-    added = page.shell({sheets: f"{served.address}/mcp"})
+    sheets, here = "https://sheets.example.com/mcp", f"{re.sub('//.*@', '//', world.platform.address)}/mcp"
+    added = page.shell({sheets: here})
     shown = page.take("").text
     monkeypatch.chdir(tmp_path / "shown")
     capfd.readouterr()
     assert main([*added[0].words[1:], "-o", "table"]) == 0
     assert "".join(f"{line.rstrip()}\n" for line in capfd.readouterr().out.splitlines()) == shown
     Path("secrets").mkdir()
-    Path("secrets", "sheets").write_text("another", "utf-8")
+    Path("secrets", "sheets").write_text(key, "utf-8")
     file = page.file("yaml", "servers.yaml")
-    file.write_text(file.read_text("utf-8").replace(sheets, f"{served.address}/mcp"), "utf-8")
+    file.write_text(file.read_text("utf-8").replace(sheets, here), "utf-8")
     assert main(["mcp", "inspect", "servers.yaml", "-o", "json"]) == 0
     found = json.loads(capfd.readouterr().out)
-    offered = {one["name"] for one in found["tools"]}
+    offered = {one["tool"] for one in found["tools"]}
     assert {"time.get_current_time", "time.convert_time"} <= offered, found
 
 
