@@ -15,7 +15,7 @@ from tests.support.forked_python import forked_python
 from towpath.cli import main
 from towpath.cli.evaluation.eval_command import money
 from towpath.cli.evaluation.evaluation_report import by_case, by_model, write_junit
-from towpath.cli.evaluation.test_command import _counts
+from towpath.cli.evaluation.test_command import _begin_line, _counts
 from towpath.cli.evaluation.test_files import has_python_tests, yaml_tests
 from towpath.project.scaffold import create_project
 
@@ -126,6 +126,27 @@ def test_yaml_tests_of_a_project_are_run_and_what_fails_is_explained(
     ]  # fmt: skip
     assert told[1][3].startswith("it names no policy")
     assert said.splitlines()[-1] == "some tests failed"
+
+
+def test_a_program_reads_json_and_people_are_told_what_is_tested_and_what_fails(
+    own_shop: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = own_shop / "tests" / "verdicts.yaml"
+    file.write_text(file.read_text().replace("verdict: allow", "verdict: deny", 1))
+    (own_shop / "tests" / "test_support.py").write_text("def test_nothing():\n    pass\n")
+    assert main(["test", "-o", "json"]) == 1
+    said = capfd.readouterr()
+    assert [row["failed"] for row in json.loads(said.out)["files"]] == [0, 1, 1]
+    first, *others = said.err.splitlines()
+    assert first.startswith("Testing pytest, tests/evaluation.yaml, tests/verdicts.yaml; nothing is started")
+    assert "1 passed" in others[1]
+    assert any("the answer does not contain 'Thank you'" in line for line in others)
+    assert any("orders are looked up: expected deny, got allow by look-up-orders" in line for line in others)
+
+
+def test_of_many_files_of_tests_the_first_are_named() -> None:
+    assert _begin_line(["pytest", "b", "c", "d"]).startswith("Testing pytest, b, c, d; ")
+    assert _begin_line(["pytest", "b", "c", "d", "e", "f"]).startswith("Testing pytest, b, c, d and 2 more; ")
 
 
 @pytest.mark.prints("test")

@@ -2,9 +2,9 @@
 
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 from xml.etree import ElementTree as ET
 
 from towpath.cli.access.policy_cases import FileCases, read_cases
@@ -14,12 +14,14 @@ from towpath.cli.evaluation.project_test_process import ProjectTestProcess, run_
 from towpath.cli.evaluation.test_files import has_python_tests, yaml_tests
 from towpath.cli.shared.exit_codes import INTERRUPTED, OK, RUN_FAILED
 from towpath.cli.shared.options import OUTPUT_OPTIONS, OutputOptions
-from towpath.cli.shared.output import Column, OutputPrinter
+from towpath.cli.shared.output import Column, OutputPrinter, print_notice
 from towpath.extras import require_packages
 from towpath_contracts.problems.registry import ProblemError, problem
 
 Row = dict[str, Any]
 HERE = Path()
+NAMED = 4
+"""How many files of tests are named before the others are counted."""
 
 COLUMNS = (
     Column("tests", "tests"),
@@ -40,7 +42,9 @@ async def test(path: Path = HERE, /, *, printed: OutputOptions = OUTPUT_OPTIONS)
     """
     out = printed.out()
     python, yaml = _found(path)
-    rows = [row async for row in _tested(path, yaml, out, python=python)]
+    print_notice(_begin_line([*(["pytest"] if python else []), *map(str, yaml)]))
+    told = out if out.for_people else OutputPrinter("table", aside=True)  # what fails is explained to people, too
+    rows = [row async for row in _tested(path, yaml, told, python=python, output=_tests_output(out))]
     passed, failed = sum(row["passed"] for row in rows), sum(row["failed"] for row in rows)
     if not out.for_people:
         out.data({"passed": passed, "failed": failed, "files": rows})
@@ -51,6 +55,17 @@ async def test(path: Path = HERE, /, *, printed: OutputOptions = OUTPUT_OPTIONS)
         said = said if passed else "no test was run"
         out.write("some tests failed" if failed else said, "bold red" if failed else "bold")
     return RUN_FAILED if failed else OK
+
+
+def _begin_line(names: Sequence[str]) -> str:
+    """Return what is said at once: it takes seconds until the first test has run."""
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return f"Testing {', '.join(names[:NAMED])}{more}; nothing is started, and nobody is asked."
+
+
+def _tests_output(out: OutputPrinter) -> TextIO:
+    """Return where pytest prints, which is for people: stdout belongs to a program that reads JSON."""
+    return sys.stdout if out.for_people else sys.stderr
 
 
 def _found(path: Path) -> tuple[bool, dict[Path, str]]:
@@ -67,7 +82,9 @@ def _found(path: Path) -> tuple[bool, dict[Path, str]]:
     return python, yaml
 
 
-async def _tested(path: Path, yaml: Mapping[Path, str], out: OutputPrinter, *, python: bool) -> AsyncIterator[Row]:
+async def _tested(
+    path: Path, yaml: Mapping[Path, str], out: OutputPrinter, *, python: bool, output: TextIO
+) -> AsyncIterator[Row]:
     """Yield a row for pytest, whose output goes to people, and one for each file of *yaml*."""
     verdicts = {file: read_cases(file) for file, kind in yaml.items() if kind == "PolicyTest"}
     if python or len(verdicts) < len(yaml):
@@ -79,7 +96,7 @@ async def _tested(path: Path, yaml: Mapping[Path, str], out: OutputPrinter, *, p
             *([("pytest", words)] if python else []),
             *((kind, verdicts[file].asked if file in verdicts else _asked(file)) for file, kind in yaml.items()),
         ]
-        async with run_project_tests(tests, output=sys.stdout if out.for_people else sys.stderr) as process:
+        async with run_project_tests(tests, output=output) as process:
             if python:
                 yield _pytest(await process.status(), _counts(report))
             for file in yaml:
