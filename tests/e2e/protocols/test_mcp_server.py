@@ -371,7 +371,7 @@ async def test_what_the_documentation_shows_runs(platform: Platform, tmp_path: P
     environment = {"PATH": path, "HOME": str(tmp_path), "TOWPATH_API_KEY": await key(platform, "reader")}
     for command, shown in (
         ([sys.executable, "-c", program], [b"played from support.json"]),
-        ([sys.executable, "-c", asking], [b"Tool: orders.refund", b"'yes' is no verdict here: approved or denied"]),
+        ([sys.executable, "-c", asking], [b"Tool: orders.refund", b"submitted the run that asks. Let another"]),
         (["bash", "-euo", "pipefail", "-c", documented("mcp-config")], [b'"servers":', b'"mcpServers":']),
     ):
         output, errors = await outcome(command, b"yes\n", cwd=tmp_path, env=environment)
