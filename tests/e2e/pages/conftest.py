@@ -101,6 +101,16 @@ def world(served: PagesPlatform, capfd: pytest.CaptureFixture[str]) -> World:
 
 
 @pytest.fixture
+def servers(served: PagesPlatform, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands that speak with the database and the broker find those of the pages' platform."""
+    passwords = json.loads((served.data / "nats" / "passwords.json").read_text("utf-8"))
+    monkeypatch.setenv("TOWPATH_DATABASE_URL", served.database_url)
+    monkeypatch.setenv("TOWPATH_NATS_URL", served.nats_url)
+    monkeypatch.setenv("TOWPATH_NATS_USER", "deploy")
+    monkeypatch.setenv("TOWPATH_NATS_PASSWORD", passwords["deploy"])
+
+
+@pytest.fixture
 def play(
     served: PagesPlatform,
     tmp_path: Path,

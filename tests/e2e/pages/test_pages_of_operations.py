@@ -122,10 +122,17 @@ def test_operations(play: Play, world: World) -> None:
     assert Path("deploy/secrets/tas.nkey").is_file()
 
 
-def test_credentials_of_the_broker(play: Play, world: World) -> None:
+def test_three_machines(play: Play, world: World, servers: None, tmp_path: Path) -> None:
+    """What one machine does for all of them; the rest of the page takes systemd."""
     shutil.copytree(ROOT / "deploy", "deploy")
     page = play("docs/guides/three-machines.md")
     page.shell()
+    command = ["openssl", "verify", "-CAfile", "ca.pem", "-purpose", "sslserver", "-verify_hostname", "one", "nats.pem"]
+    assert subprocess.run(command, check=False, capture_output=True).returncode == 0
     page.shell()
+    page.shell()
+    page.shell({"/opt/towpath-0.2/bin/towpath": "towpath"})
+    page.shell({"/backups": str(tmp_path / "backups"), "/backups/": f"{tmp_path}/backups/"})
+    assert len([*Path("backups").glob("*.dump")]) == 1
     play("docs/guides/javascript-nats.md").shell()
     assert Path("deploy/secrets/web.env").is_file()

@@ -8,7 +8,6 @@ import pytest
 from tests.e2e.pages.conftest import Play, World
 from tests.support.decider.model_servers import KEY
 from tests.support.places import EXAMPLES, ROOT
-from tests.support.platform.pages_platform import PagesPlatform
 
 
 @pytest.fixture
@@ -18,16 +17,6 @@ def providers(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOWPATH_GEMINI_BASE_URL", world.platform.models_url)
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.setenv("GEMINI_API_KEY", KEY)
-
-
-@pytest.fixture
-def servers(served: PagesPlatform, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands that speak with the database and the broker find those of the pages' platform."""
-    passwords = json.loads((served.data / "nats" / "passwords.json").read_text("utf-8"))
-    monkeypatch.setenv("TOWPATH_DATABASE_URL", served.database_url)
-    monkeypatch.setenv("TOWPATH_NATS_URL", served.nats_url)
-    monkeypatch.setenv("TOWPATH_NATS_USER", "deploy")
-    monkeypatch.setenv("TOWPATH_NATS_PASSWORD", passwords["deploy"])
 
 
 def begin_afresh(world: World) -> str:
