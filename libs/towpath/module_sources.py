@@ -114,6 +114,8 @@ def describe_import_fault(name: str, error: Exception) -> str:
     if isinstance(error, ImportError) and (wanted := _NAME_WANTED.match(error.msg)) and error.name in sys.modules:
         found = suggest_or_list(wanted[1], _offered(sys.modules[error.name]))
         return f"{where}: {error.name} has no {wanted[1]!r}{found}"
+    if isinstance(error, NameError) and error.name in sys.modules["towpath"].__all__:
+        return f"{where}: there is no {error.name!r} in this file; write at its head: from towpath import {error.name}"
     said = f"{type(error).__name__}: {error}".rstrip(": ")
     return f"{where}: {said}; this was raised while {name} was imported{_import_cure(error)}"
 

@@ -29,7 +29,7 @@ from towpath_embedded.network_folder import network_faults, network_files
 from towpath_embedded.processes import child_process, role_process
 from towpath_embedded.refused_files import FileFate, RefusedFiles
 from towpath_embedded.script_watch import script_folder
-from towpath_embedded.start_checks import UpOptions, refused_at_start
+from towpath_embedded.start_checks import UpOptions, check_syntax, refused_at_start
 from towpath_embedded.user_code_rights import inventory_of
 
 POLICY_READER = "towpath_tas.app.policy.policy_test_runner"
@@ -70,6 +70,7 @@ async def _tool_faults(options: UpOptions) -> list[str]:
     worker = own_worker(options)
     with tempfile.TemporaryDirectory(prefix="towpath-check-") as folder:
         try:
+            check_syntax(options.workers)  # of all of them; the import ends at the first
             await inventory_of(
                 worker,
                 role_process.module_command(worker.role),

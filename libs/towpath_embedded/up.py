@@ -72,7 +72,8 @@ def up(options: UpOptions) -> int:
         options = with_project(options)
         screen.stops_where_refused = options.strict
         check_files(options)
-        check_syntax(options.workers)
+        if not options.strict:  # which reads them with everything else
+            check_syntax(options.workers)
         if options.only:
             check_only(options)
             return asyncio.run(_run_only(options, screen))

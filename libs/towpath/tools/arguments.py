@@ -117,6 +117,7 @@ def read_arguments(function: Callable[..., object]) -> ToolArguments:
             system.append(parameter.name)
         if _is_made_anew(parameter.default):
             filled.add(parameter.name)
+        _must_have_fitting_default(parameter, hint, where)
         fields[_PREFIX + parameter.name] = _field(parameter, hint, described.get(parameter.name))
     model = _model(underlying_function(function).__name__, fields, where)
     return ToolArguments(
@@ -240,6 +241,27 @@ def _must_be_offerable(parameter: inspect.Parameter, hint: Any, where: str) -> N
             f"write one, as in {parameter.name}: str"
         )
         raise DeclarationError(msg)
+
+
+def _must_have_fitting_default(parameter: inspect.Parameter, hint: Any, where: str) -> None:
+    """Raise DeclarationError for a default that a call could not give: the function would get it all the same.
+
+    None is let pass, as in `day: str = None`, and so is whatever is no plain value, which no model could be offered.
+    """
+    default = parameter.default.default if isinstance(parameter.default, FieldInfo) else parameter.default
+    if type(default) not in {bool, int, float, str, list, dict}:
+        return
+    try:
+        TypeAdapter(hint).validate_python(default)
+    except PydanticUserError:  # a type that JSON can't say is told as such
+        return
+    except ValidationError:
+        shown = getattr(get_args(hint)[0] if get_origin(hint) is Annotated else hint, "__name__", str(hint))
+        msg = (
+            f"{where}: the default of {parameter.name} is {default!r}, which does not fit its type {shown}; "
+            "change one of them"
+        )
+        raise DeclarationError(msg) from None
 
 
 def _named_instead(parameter: inspect.Parameter, hint: Any) -> str:

@@ -10,7 +10,7 @@ import os
 import sys
 from typing import Any, TextIO
 
-from towpath.errors import problem_of
+from towpath.errors import DeclarationError, problem_of
 from towpath_contracts.problems.registry import problem
 from towpath_testing.evaluation.evaluator import EvaluationRequest, evaluate
 
@@ -36,7 +36,8 @@ def answer(request: str) -> int:
         _write(answers, {"problem": found.model_dump(mode="json")})
         return 1
     except Exception as error:  # noqa: BLE001 - whatever went wrong, the command line shows it
-        _write(answers, {"problem": problem_of(error).model_dump(mode="json")})
+        found = problem("project_invalid", str(error)) if isinstance(error, DeclarationError) else problem_of(error)
+        _write(answers, {"problem": found.model_dump(mode="json")})
         return 1
     return 0
 

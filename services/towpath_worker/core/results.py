@@ -7,7 +7,7 @@ author did not word, the record has the author's own last line, by the base name
 import os
 import traceback
 from dataclasses import dataclass
-from inspect import getfile
+from inspect import getfile, iscoroutine
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +71,12 @@ class EncodedResult:
 
 def encode_result(returned: Any) -> EncodedResult:
     """Turn what a tool returned into JSON; raises ResultRefusedError `result_invalid` or `result_too_large`."""
+    if iscoroutine(returned):
+        returned.close()  # else Python warns of it wherever it is collected
+        message = (
+            f"the tool returned the coroutine {returned.__name__}, which nobody awaited: write async def, and await"
+        )
+        raise ResultRefusedError("result_invalid", message)
     try:
         value = redact_json(to_jsonable_python(returned, inf_nan_mode="constants"))
         data = canonical_json(value).encode()

@@ -144,6 +144,31 @@ def test_a_program_reads_json_and_people_are_told_what_is_tested_and_what_fails(
     assert any("orders are looked up: expected deny, got allow by look-up-orders" in line for line in others)
 
 
+@pytest.mark.parametrize(
+    ("tools", "told"),
+    [("def find(\n", "not Python"), ("@tool\ndef find() -> str: ...\n", "write at its head: from towpath import tool")],
+)
+def test_tools_that_can_not_be_loaded_are_told_with_their_line(
+    shop: Path, capfd: pytest.CaptureFixture[str], tools: str, told: str
+) -> None:
+    (shop / "tools" / "broken.py").write_text(tools)
+    assert main(["test", "tests/evaluation.yaml", "-o", "table"]) == 2
+    said = capfd.readouterr().err
+    assert "tools/broken.py:1: " in said and told in said
+    assert "project_invalid" in said and "trace_id" not in said
+
+
+def test_python_files_without_a_test_are_told_how_tests_are_named(
+    own_shop: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = own_shop / "tests" / "test_support.py"
+    file.write_text("def check_a_refund():\n    pass\n")
+    assert main(["test", str(file), "-o", "table"]) == 1
+    assert "pytest found no test: files are named test_NAME.py, and functions in them begin with test_" in (
+        capfd.readouterr().out
+    )
+
+
 def test_of_many_files_of_tests_the_first_are_named() -> None:
     assert _begin_line(["pytest", "b", "c", "d"]).startswith("Testing pytest, b, c, d; ")
     assert _begin_line(["pytest", "b", "c", "d", "e", "f"]).startswith("Testing pytest, b, c, d and 2 more; ")

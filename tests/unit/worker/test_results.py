@@ -80,6 +80,16 @@ def test_a_result_is_measured_in_bytes() -> None:
     assert caught.value.code == "result_too_large"
 
 
+def test_a_coroutine_that_a_tool_returned_is_told_with_what_to_write() -> None:
+    async def later() -> None: ...
+
+    with pytest.raises(
+        ResultRefusedError, match=r"the coroutine later, which nobody awaited: write async def"
+    ) as caught:
+        encode_result(later())
+    assert caught.value.code == "result_invalid"
+
+
 def test_a_failure_has_no_traceback_and_no_more_text_than_a_model_can_bear() -> None:
     failure = failure_of(ValueError("x" * 10_000))
     assert failure.code == "tool_exception"

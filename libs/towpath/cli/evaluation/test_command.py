@@ -20,6 +20,9 @@ from towpath_contracts.problems.registry import ProblemError, problem
 
 Row = dict[str, Any]
 HERE = Path()
+NO_TESTS = 5
+"""How pytest ends where it has collected nothing."""
+
 NAMED = 4
 """How many files of tests are named before the others are counted."""
 
@@ -108,6 +111,9 @@ async def _tested(
 def _pytest(code: int, counts: Mapping[str, int]) -> Row:
     if code == INTERRUPTED:
         raise KeyboardInterrupt
+    if code == NO_TESTS:
+        left_out = "pytest found no test: files are named test_NAME.py, and functions in them begin with test_"
+        return {"tests": "pytest", "passed": 0, "failed": 1, "left_out": left_out}
     failed = counts["failures"] + counts["errors"]
     passed = counts["tests"] - failed - counts["skipped"]
     left_out = f"{counts['skipped']} skipped" if counts["skipped"] else ""
