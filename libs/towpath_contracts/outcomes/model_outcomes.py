@@ -56,7 +56,8 @@ MODEL_OUTCOMES = (
     ),
     OutcomeKind(
         "script_missing", _SCRIPT, "A scripted model has no script of that name.",
-        "Give the task a script (--script FILE), or name one that the deciders have.",
+        "Give the task a script (--script FILE), or put one beside the networks (or where "
+        "TOWPATH_SCRIPT_DIR of the deciders says).",
     ),
     OutcomeKind(
         "script_exhausted", _SCRIPT, "The script has nothing left for the agent that decides.",

@@ -6,12 +6,13 @@ A blob is what its digest says or it is refused; a file lies in the folder or it
 import asyncio
 import base64
 from collections import OrderedDict
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from uuid import UUID
 
 from towpath_contracts.canonical import digest_text
-from towpath_contracts.problems.near_names import MAX_NAMES, suggest_name
+from towpath_contracts.problems.near_names import MAX_NAMES, nearest_name
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.rpc import BLOB_GET_RUNS
 from towpath_contracts.tools.calls import BlobChunk, GetBlobChunk
@@ -22,6 +23,9 @@ from towpath_fabric.request_loop import PlatformUnavailableError
 
 MAX_SCRIPTS = 1_024
 """Scripts kept; runs whose script was dropped fetch it again."""
+
+SHOWN_SCRIPTS = 8
+"""Of those that there are, where one is missing."""
 
 MAX_SCRIPT_BYTES = 16 * 1024 * 1024
 """As large as a blob may be."""
@@ -147,7 +151,15 @@ class FileScriptSource:
             if path.is_relative_to(self._folder) and path.is_file():
                 return path
         known = sorted({path.name.removesuffix(".json") for path in islice(self._folder.glob("*.json"), MAX_NAMES)})
-        hint = suggest_name(name, known, shown=lambda one: f"scripted:{one}")
-        where = f"the script folder {self._folder.name!r}, which TOWPATH_SCRIPT_DIR of the decider names"
-        message = f"the model scripted:{name} plays {name}.json, and there is none in {where}{hint}"
+        message = f"the model scripted:{name} plays {name}.json, and {_known_scripts(self._folder.name, known)}"
+        near = nearest_name(name, known)
+        message += f"; did you mean scripted:{near}?" if near else ""
         raise ScriptLoadError(ModelCallFailure(code="script_missing", message=message))
+
+
+def _known_scripts(folder: str, known: Sequence[str]) -> str:
+    """Say which scripts the *folder* has."""
+    if not known:
+        return f"the script folder {folder!r} has none"
+    more = f" and {len(known) - SHOWN_SCRIPTS} more" if len(known) > SHOWN_SCRIPTS else ""
+    return f"the script folder {folder!r} has only {', '.join(f'{one}.json' for one in known[:SHOWN_SCRIPTS])}{more}"

@@ -55,7 +55,8 @@ _REMEDIES = {
     "model_timeout": "Try again; where it stays silent, look at the provider's address and at what is between.",
     "model_refused": "The provider refused a harmless question; look at the settings of the account.",
     "model_refused_request": "Look at what the provider says: runs would be refused alike.",
-    "script_missing": "Give the task a script (--script FILE), or name one that the deciders have.",
+    "script_missing": "Give the task a script (--script FILE), or put one beside the networks (or where "
+    "TOWPATH_SCRIPT_DIR of the deciders says).",
 }
 _ANY = "Look at what the provider says, and at docs/models.md."
 

@@ -26,9 +26,9 @@ def readiness(folder: Path | None, *, key: str = "", allowed: bool = True) -> Mo
         ("scripted:task", "this task has none"),
         (
             "scripted:other",
-            "plays other.json, and there is none in the script folder 'support', which TOWPATH_",
+            "the model scripted:other plays other.json, and the script folder 'support' has only ",
         ),
-        ("scripted:suport", "; did you mean scripted:support?"),
+        ("scripted:suport", "support.json; did you mean scripted:support?"),
         ("scripted:../support/support", ""),
         ("scripted:support", ""),
         ("agent:mine", ""),
@@ -38,6 +38,15 @@ def readiness(folder: Path | None, *, key: str = "", allowed: bool = True) -> Mo
 async def test_what_a_model_lacks_is_named(model: str, missing: str) -> None:
     found = await readiness(EXAMPLES / "support").missing(model)
     assert missing in found and bool(found) == bool(missing)
+
+
+async def test_of_many_scripts_some_are_named_and_of_none_it_is_said(tmp_path: Path) -> None:
+    assert (await readiness(tmp_path).missing("scripted:a")).endswith(f"the script folder {tmp_path.name!r} has none")
+    for place in range(10):
+        (tmp_path / f"{place}.json").write_text("[]")
+    assert (await readiness(tmp_path).missing("scripted:other")).endswith(
+        "has only 0.json, 1.json, 2.json, 3.json, 4.json, 5.json, 6.json, 7.json and 2 more"
+    )
 
 
 async def test_a_key_is_enough_and_scripts_must_be_allowed() -> None:
