@@ -6,6 +6,7 @@ may change, or that lies in a package that they may change, is refused, and so i
 """
 
 import os
+import pkgutil
 import re
 import sys
 import traceback
@@ -130,7 +131,8 @@ _NAME_WANTED = re.compile(r"cannot import name '(\w+)' from ")
 
 
 def _offered(module: ModuleType) -> list[str]:
-    return sorted(getattr(module, "__all__", ()) or (name for name in dir(module) if not name.startswith("_")))
+    inside = {one.name for one in pkgutil.iter_modules(getattr(module, "__path__", ()))}
+    return sorted(getattr(module, "__all__", ()) or {name for name in {*dir(module), *inside} if name[0] != "_"})
 
 
 def _import_cure(error: Exception) -> str:

@@ -66,6 +66,22 @@ def pytest_runtest_makereport(
     return report
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Say of a test in a project what it imports that there is not, and what there is."""
+    report = yield
+    call = getattr(report, "call", None)
+    error = call.excinfo.value if report.failed and call is not None and call.excinfo is not None else None
+    cause = error.__cause__ if isinstance(error, collector.CollectError) else None
+    if isinstance(cause, ImportError) and (collector.config.rootpath / "towpath.yaml").is_file():
+        from towpath.module_sources import describe_import_fault  # noqa: PLC0415 - as the head says
+
+        report.longrepr = describe_import_fault(collector.nodeid, cause)
+    return report
+
+
 def _end_in_test(error: BaseException) -> None:
     """Leave out what is below the last frame that is not the platform's: *error* says what is to be known of it."""
     last = entry = error.__traceback__

@@ -184,3 +184,17 @@ def test_a_network_whose_tools_were_not_given_is_told_at_the_line_that_opens_the
 def test_an_error_of_another_kind_is_shown_down_to_where_it_was_raised(pytester: pytest.Pytester) -> None:
     body = "with harness(LONE, policy=ALLOWED, tools=TOOLS) as h:\n    h._harness = None\n    h.next_gate()"
     failure(pytester, body).stdout.fnmatch_lines([">*h.next_gate()", "E*AttributeError*", "*sync.py:*"])
+
+
+def test_a_test_of_a_project_that_imports_what_there_is_not_is_told_what_there_is(pytester: pytest.Pytester) -> None:
+    tools = pytester.mkdir("tools")
+    (tools / "lifts.py").write_text("free = 1\n")
+    pytester.makeini("[pytest]\npythonpath = .\n")
+    pytester.makepyfile(test_module="from tools import lift", test_name="from tools.lifts import fre")
+    plain = pytester.runpytest_subprocess()
+    plain.stdout.fnmatch_lines(["Hint: make sure your test modules*"])
+    pytester.path.joinpath("towpath.yaml").write_text("kind: Project\n")
+    told = pytester.runpytest_subprocess()
+    told.stdout.fnmatch_lines(["test_module.py: tools has no 'lift'; did you mean 'lifts'?"])
+    told.stdout.fnmatch_lines(["test_name.py: tools.lifts has no 'fre'; did you mean 'free'?"])
+    told.stdout.no_fnmatch_line("Hint: *")
