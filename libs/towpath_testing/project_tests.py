@@ -5,6 +5,7 @@ behind is not seen by the next. They run one after the other, since the tools of
 This process has no thread and no event loop, because a fork would break them.
 
 Reads a `ProjectTests` from stdin and writes JSON lines to stdout: those of a test, and a line with its exit status.
+What most projects need is imported until the request is there: `towpath test` starts this before it looks for tests.
 STDIN and STDOUT are descriptors for pytest, whose debugger asks the person at the terminal.
 """
 
@@ -12,6 +13,7 @@ import gc
 import importlib
 import json
 import os
+import select
 import signal
 import sys
 from io import TextIOWrapper
@@ -44,6 +46,8 @@ class ProjectTests(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     tests: tuple[ProjectTest, ...]
+    to_stderr: bool = False
+    """Whether a program reads what the command prints, so that pytest prints to stderr."""
 
 
 _OF_TOOLS = ("griffe", "jsonschema_rs", "cel")
@@ -59,13 +63,29 @@ _MODULES = {
 }
 
 
+_MEANWHILE = (
+    "pytest",
+    "towpath_contracts.events.log",
+    "towpath_tas.app.policy.policy_test_runner",
+    "towpath_testing.platform",
+    *_MODULES["pytest"],
+    "towpath_testing.evaluation.__main__",
+)
+
+
 def main(words: list[str]) -> int:
     """Run what stdin asks for; returns the exit code."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it goes to the tests as well, and who started this ends it
     signal.signal(signal.SIGTERM, _end_running)
     descriptors = [int(word) for word in words]
-    wanted = ProjectTests.model_validate_json(sys.stdin.buffer.read())
     with without_collections():
+        _import_until_asked()
+        request = sys.stdin.buffer.read()
+        if not request:  # there is nothing to test, or who started this has ended
+            return 0
+        wanted = ProjectTests.model_validate_json(request)
+        if wanted.to_stderr:
+            os.dup2(2, descriptors[1])
         for kind in {test.kind for test in wanted.tests}:
             for module in _MODULES[kind]:
                 importlib.import_module(module)
@@ -78,6 +98,14 @@ def main(words: list[str]) -> int:
         if status == INTERRUPTED:
             return status
     return 0
+
+
+def _import_until_asked() -> None:
+    """Import step by step: where the request comes meanwhile, only what it needs is imported further."""
+    for module in _MEANWHILE:
+        if select.select([sys.stdin], [], [], 0)[0]:
+            return
+        importlib.import_module(module)
 
 
 def _build_messages() -> None:

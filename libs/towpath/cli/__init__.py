@@ -26,6 +26,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 130
     if arguments is None:  # the command's own process
         gc.set_threshold(_NEW_OBJECTS_BETWEEN_COLLECTIONS)
-    from towpath.cli.app import run
+    with contextlib.ExitStack() as stack:
+        if words[:1] == ["test"]:
+            from towpath.cli.evaluation.project_test_start import started_early
 
-    return run(words)
+            stack.enter_context(started_early(words[1:]))
+        from towpath.cli.app import run
+
+        return run(words)

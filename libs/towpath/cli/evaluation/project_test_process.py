@@ -1,31 +1,47 @@
-"""Starts the process that tests a project: it has the services of a platform, which are never imported here."""
+"""Asks the process that tests a project: it has the services of a platform, which are never imported here."""
 
 import asyncio
 import contextlib
 import json
-import os
-import sys
-from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Iterator, Sequence
-from typing import Any, TextIO
+import subprocess
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
+from towpath.cli.evaluation.project_test_start import take_started
 from towpath.cli.shared.child_process import LINE_BYTES, ending_with_us
 
-PROJECT_TESTS = "towpath_testing.project_tests"
+
+class _StartedProcess:
+    """A process that was started before there was an event loop, with what asyncio says of its own."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+        self._process = process
+        self._ended: asyncio.Future[int] | None = None
+        self.terminate, self.kill = process.terminate, process.kill
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.returncode
+
+    async def wait(self) -> int:
+        """Return its exit status, once it has ended."""
+        if self._ended is None:
+            self._ended = asyncio.ensure_future(asyncio.to_thread(self._process.wait))
+        return await asyncio.shield(self._ended)
 
 
 class ProjectTestProcess:
     """What the process says of its tests, in the order in which it was asked for them."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: _StartedProcess, said: asyncio.StreamReader) -> None:
         self._process = process
+        self._said = said
         self.ended_with = 0
         """The exit status of the test whose lines were read last."""
 
     async def lines(self) -> AsyncIterator[dict[str, Any]]:
         """Yield what is said of the next test until it has ended."""
-        assert self._process.stdout is not None
-        async for line in self._process.stdout:
+        async for line in self._said:
             found = json.loads(line)
             if "status" in found:
                 self.ended_with = found["status"]
@@ -41,33 +57,23 @@ class ProjectTestProcess:
 
 
 @contextlib.asynccontextmanager
-async def run_project_tests(tests: Sequence[tuple[str, Any]], *, output: TextIO) -> AsyncIterator[ProjectTestProcess]:
-    """Run *tests*, each a kind with what it is asked; what pytest prints goes to *output*.
+async def run_project_tests(tests: Sequence[tuple[str, Any]], *, to_stderr: bool) -> AsyncIterator[ProjectTestProcess]:
+    """Run *tests*, each a kind with what it is asked; what pytest prints goes to our output, or to our errors."""
+    with take_started() as started:  # closes its pipes
+        process = _StartedProcess(started)
+        async with ending_with_us(process):
+            said = asyncio.StreamReader(limit=LINE_BYTES)
+            protocol = asyncio.StreamReaderProtocol(said)
+            transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, started.stdout)
+            try:
+                asked = {"tests": [{"kind": kind, "asked": one} for kind, one in tests], "to_stderr": to_stderr}
+                await asyncio.to_thread(_ask, started, json.dumps(asked).encode())
+                yield ProjectTestProcess(process, said)
+            finally:
+                transport.close()
 
-    It is in our group of processes: pytest reads the terminal where a test has a breakpoint.
-    """
-    with contextlib.ExitStack() as stack:
-        passed = [stack.enter_context(_passed_on(descriptor)) for descriptor in (0, output.fileno())]
-        words = ["-P", "-m", PROJECT_TESTS, *map(str, passed)]
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, *words, stdin=PIPE, stdout=PIPE, limit=LINE_BYTES, pass_fds=passed
-        )
+
+def _ask(process: "subprocess.Popen[bytes]", request: bytes) -> None:
     assert process.stdin is not None
-    async with ending_with_us(process):
-        asked = {"tests": [{"kind": kind, "asked": one} for kind, one in tests]}
-        process.stdin.write(json.dumps(asked).encode())
-        process.stdin.close()
-        yield ProjectTestProcess(process)
-
-
-@contextlib.contextmanager
-def _passed_on(descriptor: int) -> Iterator[int]:
-    """Give another number for *descriptor*, whose own the process needs for the request and the answers."""
-    try:
-        passed = os.dup(descriptor)
-    except OSError:  # it was closed by who started this
-        passed = os.open(os.devnull, os.O_RDWR)
-    try:
-        yield passed
-    finally:
-        os.close(passed)
+    with contextlib.suppress(BrokenPipeError), process.stdin as asked:  # it has ended, which its status says
+        asked.write(request)

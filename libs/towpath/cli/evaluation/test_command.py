@@ -1,10 +1,9 @@
 """`towpath test`: the tests of a project, whatever they are written in, without a platform and without a key."""
 
-import sys
 import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 from xml.etree import ElementTree as ET
 
 from towpath.cli.access.policy_cases import FileCases, read_cases
@@ -47,7 +46,7 @@ async def test(path: Path = HERE, /, *, printed: OutputOptions = OUTPUT_OPTIONS)
     python, yaml = _found(path)
     print_notice(_begin_line([*(["pytest"] if python else []), *map(str, yaml)]))
     told = out if out.for_people else OutputPrinter("table", aside=True)  # what fails is explained to people, too
-    rows = [row async for row in _tested(path, yaml, told, python=python, output=_tests_output(out))]
+    rows = [row async for row in _tested(path, yaml, told, python=python, to_stderr=not out.for_people)]
     passed, failed = sum(row["passed"] for row in rows), sum(row["failed"] for row in rows)
     if not out.for_people:
         out.data({"passed": passed, "failed": failed, "files": rows})
@@ -66,11 +65,6 @@ def _begin_line(names: Sequence[str]) -> str:
     return f"Testing {', '.join(names[:NAMED])}{more}; nothing is started, and nobody is asked."
 
 
-def _tests_output(out: OutputPrinter) -> TextIO:
-    """Return where pytest prints, which is for people: stdout belongs to a program that reads JSON."""
-    return sys.stdout if out.for_people else sys.stderr
-
-
 def _found(path: Path) -> tuple[bool, dict[Path, str]]:
     """Return whether there are Python tests at *path*, and the YAML tests with their kinds."""
     if not path.exists():
@@ -86,7 +80,7 @@ def _found(path: Path) -> tuple[bool, dict[Path, str]]:
 
 
 async def _tested(
-    path: Path, yaml: Mapping[Path, str], out: OutputPrinter, *, python: bool, output: TextIO
+    path: Path, yaml: Mapping[Path, str], out: OutputPrinter, *, python: bool, to_stderr: bool
 ) -> AsyncIterator[Row]:
     """Yield a row for pytest, whose output goes to people, and one for each file of *yaml*."""
     verdicts = {file: read_cases(file) for file, kind in yaml.items() if kind == "PolicyTest"}
@@ -99,7 +93,7 @@ async def _tested(
             *([("pytest", words)] if python else []),
             *((kind, verdicts[file].asked if file in verdicts else _asked(file)) for file, kind in yaml.items()),
         ]
-        async with run_project_tests(tests, output=output) as process:
+        async with run_project_tests(tests, to_stderr=to_stderr) as process:
             if python:
                 yield _pytest(await process.status(), _counts(report))
             for file in yaml:

@@ -9,10 +9,10 @@ import json
 import os
 import signal
 import sys
-from asyncio.subprocess import PIPE, Process
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from towpath.cli.shared.exit_codes import INTERRUPTED, USAGE
 from towpath.extras import require_packages
@@ -22,6 +22,23 @@ LINE_BYTES = 64 * 1024 * 1024
 """The document of a chaos campaign of 100,000 faults is one line."""
 
 STOP_TIMEOUT_S = 60.0
+
+
+class ChildProcess(Protocol):
+    """What is needed of a process in order to end it."""
+
+    @property
+    def returncode(self) -> int | None:
+        """The exit status, once it has ended and was waited for."""
+
+    def terminate(self) -> None:
+        """Send SIGTERM."""
+
+    def kill(self) -> None:
+        """Send SIGKILL."""
+
+    async def wait(self) -> int:
+        """Return the exit status, once it has ended."""
 
 
 async def run_module(module: str, *arguments: str, **environment: str) -> tuple[int, Any]:
@@ -55,7 +72,7 @@ async def _run(
 
 
 @contextlib.asynccontextmanager
-async def ending_with_us(process: Process) -> AsyncIterator[None]:
+async def ending_with_us(process: ChildProcess) -> AsyncIterator[None]:
     """End *process* with the block, however that is left; SIGTERM, which would end this process alone, goes to it."""
     loop = asyncio.get_running_loop()
 
@@ -84,7 +101,7 @@ def _document(module: str, code: int, line: bytes) -> Any:
     return found
 
 
-async def stop_process(process: Process) -> None:
+async def stop_process(process: ChildProcess) -> None:
     """End *process* and wait for it, even while this task is being cancelled: nothing may stay behind."""
     if process.returncode is not None:
         return
