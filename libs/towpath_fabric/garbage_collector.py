@@ -34,6 +34,29 @@ def paused() -> Iterator[None]:
             gc.freeze()
 
 
+class RareCollections:
+    """Collects young objects less often while any block of it goes on; the last to end puts back what was before."""
+
+    def __init__(self) -> None:
+        self._blocks = 0
+        self._before = RARELY
+
+    @contextlib.contextmanager
+    def block(self) -> Iterator[None]:
+        """Collect less often meanwhile, unless somebody has it never done, or as rarely."""
+        self._blocks += 1
+        if self._blocks == 1:
+            self._before = gc.get_threshold()
+            if 0 < self._before[0] < RARELY[0]:
+                gc.set_threshold(*RARELY)
+        try:
+            yield
+        finally:
+            self._blocks -= 1
+            if not self._blocks and gc.get_threshold() == RARELY:  # else somebody has set it meanwhile
+                gc.set_threshold(*self._before)
+
+
 def collect_rarely() -> None:
     """Leave what has been built so far out of every later collection, and collect young objects less often."""
     gc.collect()

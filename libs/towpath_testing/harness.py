@@ -5,6 +5,7 @@ platform, with the same events, gates, limits and refusals; only the model is th
 """
 
 import asyncio
+import contextlib
 import json
 import logging
 from collections.abc import Iterable
@@ -31,6 +32,7 @@ from towpath_contracts.problems.input_faults import tell_faults
 from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
 from towpath_contracts.runs.views import CancelRun, GateView, GetRun, ListGates, ResolveGate, RunView
 from towpath_contracts.tasks import RunAccepted
+from towpath_fabric.garbage_collector import RareCollections
 from towpath_tas.adapters.policy_texts import read_policy_text
 from towpath_testing.clock import HarnessClock
 from towpath_testing.missing_gates import NoGateError, reason_for_no_gate
@@ -46,6 +48,9 @@ AnyPolicy = str | Path | Policy | PolicyFile | JsonObject | Iterable[JsonObject]
 AnyNetwork = str | Path | Agent | Network | NetworkSpec | JsonObject
 AnyTools = Iterable[AnyTool | ModuleType | str | Path]
 AnyModel = ModelScript | ModelFunction | ProviderModels | str
+
+_rare_collections = RareCollections()
+"""Of all harnesses in the process: a run makes thousands of objects, hardly one of them in a cycle."""
 
 
 class HarnessLog:
@@ -102,11 +107,13 @@ class Harness:
         self._seen: set[UUID] = set()
         self._waiting: tuple[UUID, ...] | None = None
         self._begun: list[UUID] = []
+        self._collecting = contextlib.ExitStack()
         self.clock = HarnessClock(self._look)
 
     async def __aenter__(self) -> Self:
         """Publish the network, put the policy in force, and begin to work."""
         self.clock.open()
+        self._collecting.enter_context(_rare_collections.block())
         try:
             function = None if isinstance(self._model, ModelScript) else self._model
             self._platform = MemoryPlatform(self._toolbox, self._hooks, function, HarnessLog(), self._scripts)
@@ -167,6 +174,7 @@ class Harness:
             if self._platform is not None:
                 await self._platform.close()
         finally:
+            self._collecting.close()
             self.clock.close()
 
     @property

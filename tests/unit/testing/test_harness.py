@@ -1,6 +1,7 @@
 """What else a harness promises: refusals as on a platform, budgets, waits that are told, and nothing left behind."""
 
 import asyncio
+import gc
 import time
 from pathlib import Path
 from types import ModuleType
@@ -28,6 +29,7 @@ from towpath.networks.spec_files import load_policy
 from towpath.testing import execute_tool, harness, respond, script
 from towpath_contracts.events.log import LogEntry
 from towpath_fabric import clock as fabric_clock
+from towpath_fabric.garbage_collector import RARELY
 from towpath_orchestrator.adapters.run_store import read_entry
 from towpath_testing import platform as testing_platform
 from towpath_testing.platform import MemoryPlatform
@@ -286,3 +288,13 @@ async def test_of_two_harnesses_that_are_open_each_has_time_pass_for_both() -> N
         assert fabric_clock.monotonic() >= 7200  # it is still open
         assert (await (await second.run("Hello")).result()).status == "completed"
     assert fabric_clock._source.monotonic is clock
+
+
+async def test_garbage_is_collected_as_before_once_no_harness_is_open() -> None:
+    before = gc.get_threshold()
+    async with harness(LONE, tools=[price], model=script([])), harness(LONE, tools=[price], model=script([])):
+        assert gc.get_threshold() == RARELY
+    assert gc.get_threshold() == before
+    with pytest.raises(RefusedError):
+        await harness(LONE, model=script([])).__aenter__()  # nobody offers its tool
+    assert gc.get_threshold() == before
