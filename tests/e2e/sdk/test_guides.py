@@ -113,9 +113,8 @@ async def place() -> AsyncIterator[Place]:
         server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
         server.close()
-        hooks = taken("docs/guides/approvals-in-chat.md: webhooks:").text
-        here = hooks.replace("https://bridge.example.com", f"http://127.0.0.1:{port}")
-        (folder / "hooks.yaml").write_text(here, "utf-8")
+        hooks, there = taken("docs/guides/approvals-in-chat.md: webhooks:").text, "https://bridge.example.com"
+        (folder / "hooks.yaml").write_text(hooks.replace(there, f"http://127.0.0.1:{port}"), "utf-8")
         told = {"TOWPATH_WEBHOOKS_FILE": str(folder / "hooks.yaml"), "TOWPATH_HOOK": HOOK}
         with_tools = ("weather.py", "caller.py", "approval.py", "guardrail.py")
         tools = [written(folder, OTHERS.name, name) for name in with_tools]
