@@ -25,8 +25,8 @@ from tests.docs_site.taken_blocks import taken
 from tests.support.cli.printed_documents import PrintedDocuments
 from tests.support.console.page_files import absent_files
 from tests.support.decider.gemini_server import gemini, says
+from tests.support.deploy.package_folder import fill_package_folder
 from tests.support.places import ROOT
-from tests.support.platform.package_folder import fill_package_folder
 from tests.support.platform.unpacked_wheel import packaged_files, unpacked_wheel
 
 from towpath_console.pages import PAGES

@@ -13,7 +13,7 @@ import asyncpg
 import pytest
 from tests.docs_site.page_player import COMMAND_S, PagePlayer
 from tests.e2e.pages.conftest import Play, World
-from tests.support.platform.archived_postgres import ArchivedPostgres
+from tests.support.deploy.archived_postgres import ArchivedPostgres
 from tests.support.platform.pages_platform import PagesPlatform
 
 from towpath_embedded.servers.postgres_identity import postgres_home, temporary_folder
