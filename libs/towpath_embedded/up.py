@@ -72,8 +72,7 @@ def up(options: UpOptions) -> int:
         options = with_project(options)
         screen.stops_where_refused = options.strict
         check_files(options)
-        if not options.strict:  # which reads them with everything else
-            check_syntax(options.workers)
+        check_syntax(() if options.strict else options.workers)  # strict reads them with everything else
         if options.only:
             check_only(options)
             return asyncio.run(_run_only(options, screen))
@@ -104,8 +103,7 @@ async def _run(options: UpOptions, data: Path, screen: UpConsole) -> int:
     if options.strict:
         from towpath_embedded.strict_checks import check_strictly  # reads YAML: not on the way of others to readiness
 
-        with screen.working("Checking", "the files"):
-            await check_strictly(options, screen)
+        await check_strictly(options, screen)
     stopping = _stop_on_signals()
     began = process_began()
     last = last_ports(data, but={options.gateway_port, options.nats_port})
