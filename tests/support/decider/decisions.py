@@ -45,7 +45,7 @@ def context(**changes: Any) -> PromptContext:
 
 
 def request(**changes: Any) -> DecisionRequest:
-    """Return a request of the run RUN to the scripted provider."""
+    """Return a request of the run RUN to the scripted provider; what is to run out of time says after how much."""
     values: dict[str, Any] = {
         "request_id": request_id(RUN, 1, "decide", 0),
         "run_id": RUN,
@@ -56,8 +56,8 @@ def request(**changes: Any) -> DecisionRequest:
         "epoch": 0,
         "model": "scripted:task",
         "context": context(),
-        "timeout_ms": 10_000,
-        "lease_ms": 20_000,
+        "timeout_ms": 180_000,
+        "lease_ms": 360_000,
         **changes,
     }
     return DecisionRequest(**values)
