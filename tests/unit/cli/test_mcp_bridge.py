@@ -25,6 +25,15 @@ TOLD = b'{"jsonrpc": "2.0", "method": "notifications/initialized"}\n'
 MODERN = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
 
 
+DRAIN_S = mcp_bridge.DRAIN_S
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for answers however long a busy machine takes; how long the program does is one test's matter."""
+    monkeypatch.setattr(mcp_bridge, "DRAIN_S", 60.0)
+
+
 async def lines(*messages: bytes) -> AsyncIterator[bytes]:
     for message in messages:
         yield message
@@ -59,21 +68,25 @@ async def test_a_line_that_is_no_message_is_refused_and_the_next_is_served() -> 
     ]
 
 
-async def test_a_server_that_never_answers_is_waited_for_only_so_long_once_the_client_is_gone() -> None:
+async def test_a_server_that_never_answers_is_waited_for_only_so_long_once_the_client_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()  # until the client goes
         writer.close()
 
     async with await asyncio.start_server(silent, "127.0.0.1", 0) as listening:
         host, port = listening.sockets[0].getsockname()
+        monkeypatch.setattr(mcp_bridge, "DRAIN_S", DRAIN_S)
         began = asyncio.get_running_loop().time()
         request = b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n'
         assert await served(request, server=f"http://{host}:{port}") == []
-        assert mcp_bridge.DRAIN_S == 2 and 2 <= asyncio.get_running_loop().time() - began < 20
+        assert DRAIN_S == 2 and 2 <= asyncio.get_running_loop().time() - began < 20
+        monkeypatch.setattr(mcp_bridge, "DRAIN_S", 60.0)
         given_up = b'{"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}\n'
         began = asyncio.get_running_loop().time()
         assert await served(request, given_up, server=f"http://{host}:{port}") == []
-        assert asyncio.get_running_loop().time() - began < 2, "a call that is given up is waited for no longer"
+        assert asyncio.get_running_loop().time() - began < 20, "a call that is given up is waited for no longer"
         await asyncio.sleep(0.1)  # the server hears that its clients have gone
 
 
