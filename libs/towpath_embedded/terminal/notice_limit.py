@@ -27,10 +27,9 @@ class NoticeLimit:
     A window that had left something out is followed by one in which nothing is shown one by one.
     """
 
-    def __init__(self, show: ShowLine, more: Mapping[str, tuple[str, str]], *, window_s: float = WINDOW_S) -> None:
+    def __init__(self, show: ShowLine, more: Mapping[str, tuple[str, str]]) -> None:
         self._show = show
         self._more = more
-        self._window_s = window_s
         self._windows: dict[str, NoticeWindow] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
@@ -55,7 +54,7 @@ class NoticeLimit:
 
     def _begin(self, kind: str, window: NoticeWindow) -> NoticeWindow:
         self._windows[kind] = window
-        self._timers[kind] = asyncio.get_running_loop().call_later(self._window_s, self._end, kind)
+        self._timers[kind] = asyncio.get_running_loop().call_later(WINDOW_S, self._end, kind)
         return window
 
     def _end(self, kind: str) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
@@ -139,22 +140,42 @@ def test_what_is_remembered_of_runs_is_bounded() -> None:
     assert "support" in reader.read(message(finished("failed"), run_id=str(UUID(int=1))))[0].line
 
 
-async def test_a_flood_is_three_lines_and_then_one_line_a_window() -> None:
+class Windows:
+    """The windows of a limit, which end when a test says so."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._begun: list[asyncio.TimerHandle] = []
+        monkeypatch.setattr(asyncio.get_running_loop(), "call_later", self._begin)
+
+    def _begin(self, delay_s: float, end: Callable[..., None], *arguments: Any) -> asyncio.TimerHandle:
+        assert delay_s == WINDOW_S == 5.0
+        self._begun.append(asyncio.TimerHandle(0, end, arguments, asyncio.get_running_loop()))
+        return self._begun[-1]
+
+    def end(self) -> None:
+        """End the windows that have begun; others may begin then."""
+        begun, self._begun = self._begun, []
+        for window in begun:
+            window._run()
+
+
+async def test_a_flood_is_three_lines_and_then_one_line_a_window(monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[str] = []
-    limit = NoticeLimit(lambda line, style: shown.append(f"{style} {line}"), MORE, window_s=0.2)
-    assert (BURST, WINDOW_S) == (3, 5.0)
+    windows = Windows(monkeypatch)
+    limit = NoticeLimit(lambda line, style: shown.append(f"{style} {line}"), MORE)
+    assert BURST == 3
     for number in range(40):
         limit.tell("failed", f"run {number}", "red")
     limit.tell("waits", "another kind", "yellow")
     assert shown == ["red run 0", "red run 1", "red run 2", "yellow another kind"]
-    await asyncio.sleep(0.25)
+    windows.end()
     assert shown[4:] == ["dim … 37 more runs did not complete: towpath runs list"]
     for number in range(30):
         limit.tell("failed", f"run {number}", "red")
     assert len(shown) == 5  # the flood goes on: its first lines are no news
-    await asyncio.sleep(0.25)
+    windows.end()
     assert shown[5:] == ["dim … 30 more runs did not complete: towpath runs list"]
-    await asyncio.sleep(0.25)
+    windows.end()
     limit.tell("failed", "the next one", "red")
     assert shown[6:] == ["red the next one"]
     for _ in range(5):
