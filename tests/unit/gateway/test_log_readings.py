@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from tests.support.waiting import eventually
 
 from towpath_contracts.events.event_pages import EventPage
 from towpath_contracts.events.log import LogEntry
@@ -84,7 +85,8 @@ async def test_a_project_reads_few_whole_logs_at_once_and_others_beside_it(
     logs: LongLogs, readings: LogReadings
 ) -> None:
     tasks = [asyncio.create_task(read(readings, project)) for project in ["reader"] * 60 + ["other"]]
-    await asyncio.sleep(0.05)
+    await eventually(lambda: len(logs.whole) > WHOLE_OF_PROJECT)
+    await asyncio.sleep(0.05)  # for what would be too much
     assert sorted(logs.whole) == ["other"] + ["reader"] * WHOLE_OF_PROJECT
     logs.released.set()
     assert await asyncio.gather(*tasks) == [9] * 61

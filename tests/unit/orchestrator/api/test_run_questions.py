@@ -5,6 +5,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from tests.support.waiting import eventually
 
 from towpath_contracts.events.event_pages import EventPage
 from towpath_contracts.problems.registry import ProblemError
@@ -58,7 +59,7 @@ async def test_a_page_that_found_no_turn_in_time_is_not_read(monkeypatch: pytest
     pages = SlowPages()
     questions = questions_of(pages)
     tasks = [ask(questions, "reader") for _ in range(5)]
-    await asyncio.sleep(0.05)
+    await eventually(lambda: sum(task.done() for task in tasks) == 5 - PAGES_OF_ONE)
     pages.released.set()
     found = await asyncio.gather(*tasks, return_exceptions=True)
     refused = [one.problem.code for one in found if isinstance(one, ProblemError)]
