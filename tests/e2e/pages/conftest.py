@@ -93,10 +93,11 @@ class World:
 
 @pytest.fixture
 def world(served: PagesPlatform, capfd: pytest.CaptureFixture[str]) -> World:
-    """The platform for a test's own commands, with the policy and the sample that it began with."""
+    """The platform for a test's own commands, with the policy, the sample and the budget that it began with."""
     found = World(served, capfd)
     found.ask("policy", "apply", str(served.data.parent / "policy.yaml"))
     found.publish_sample()
+    found.ask("budgets", "lift", "project", "--per-day")  # some pages set one, and agents of others have no price
     return found
 
 

@@ -43,7 +43,6 @@ def test_projects(play: Play, world: World) -> None:
     with world.approving():
         page.shell()
     page.shell()
-    world.ask("budgets", "lift", "project", "--per-day")  # agents of other pages have no price
 
 
 def test_guides_of_chats_and_clients(play: Play, world: World) -> None:
