@@ -2,9 +2,12 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from nats.aio.client import Client
+
+Found = TypeVar("Found")
 
 
 async def eventually(true: Callable[[], bool], *, within_s: float = 120) -> None:
@@ -15,6 +18,17 @@ async def eventually(true: Callable[[], bool], *, within_s: float = 120) -> None
             return
         await asyncio.sleep(0.02)
     raise AssertionError(f"did not become true within {within_s} s")
+
+
+async def until(
+    look: Callable[[], Awaitable[Found]], true: Callable[[Found], object], *, within_s: float = 120
+) -> Found:
+    """Return what *look* finds as soon as *true* holds of it; fail after *within_s*."""
+    end = time.monotonic() + within_s
+    while not true(found := await look()):
+        assert time.monotonic() < end, f"after {within_s} s it is still {found}"
+        await asyncio.sleep(0.05)
+    return found
 
 
 async def all_sent(client: Client) -> None:
