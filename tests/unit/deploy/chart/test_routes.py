@@ -17,14 +17,9 @@ from tests.support.deploy.rendered_chart import ALL, AUTHORITY, FEW, of_kind
 from tests.support.places import ROOT
 from tests.unit.deploy.chart.test_same_processes import broker_environment
 
+from towpath_embedded.processes.ports import free_port
+
 BIN = Path(sys.executable).parent
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
 
 
 def configured(folder: Path, values: dict[str, Any], port: int) -> Path:
