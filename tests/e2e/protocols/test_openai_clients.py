@@ -328,7 +328,10 @@ async def test_a_run_that_waits_for_a_person_is_waited_for_or_looked_at_later(
         await client.responses.retrieve("resp_1")
 
 
-async def test_the_guides_programs_run_as_they_stand(client: AsyncOpenAI, key: str, tmp_path: Path) -> None:
+async def test_the_guides_programs_run_as_they_stand(
+    platform: Platform, client: AsyncOpenAI, key: str, tmp_path: Path
+) -> None:
+    (platform.data.parent / "orders.sqlite3").unlink(missing_ok=True)  # another test may have had the order refunded
     names = ["chat.py", "stream.py", "thread.py", "tools.py", "background.py", "budget.py"]
     for name in names:
         (tmp_path / name).write_text(block(name), "utf-8")
