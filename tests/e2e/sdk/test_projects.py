@@ -130,10 +130,12 @@ def test_up_finds_all_of_it_and_a_run_waits_for_its_approval(
         assert "Order 8812 is refunded" in refunded["message"]
         assert weather["message"] == "There is rain in Ghent."
         suite = project / "tests" / "evaluation.yaml"
-        suite.write_text(
-            f"{suite.read_text()}  - {{name: other, input: Refund order 8812, gates: [{{rule: another}}]}}\n"
-        )
-        runs = asyncio.run(judged(suite, ready["gateway_url"]))
+        written = suite.read_text()
+        suite.write_text(f"{written}  - {{name: other, input: Refund order 8812, gates: [{{rule: another}}]}}\n")
+        try:
+            runs = asyncio.run(judged(suite, ready["gateway_url"]))
+        finally:
+            suite.write_text(written)  # other tests count what it has
         # The order is refunded already, and the tools of a platform remember.
         assert [(run["passed"], len(run["gates"])) for run in runs] == [(False, 1), (True, 1), (True, 0), (False, 1)]
         assert runs[0]["failures"][0].startswith("the answer does not contain '8812': 'Nothing was refunded")
