@@ -26,9 +26,11 @@ class TcpProxy:
         self.mutes_at: bytes | None = None
         self.muted = asyncio.Event()
         self.connections = 0
+        self.refused = 0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if not self.open:
+            self.refused += 1
             writer.transport.abort()
             return
         self.connections += 1

@@ -78,6 +78,12 @@ class CancellableNatsClient(Client):
         if writer is not None:
             writer.transport.abort()
 
+    def _tell_end_without_tls(self) -> None:
+        """Tell of the end of a connection on which TLS failed: asyncio tells it to nobody, and nats-py waits for it."""
+        writer = getattr(self._transport, "_io_writer", None)
+        if writer is not None and writer.transport.get_protocol() is not writer._protocol:
+            writer._protocol.connection_lost(None)
+
     def _hang_up(self) -> None:
         if self._transport is not None:
             self._transport.close()  # type: ignore[no-untyped-call]
@@ -135,7 +141,13 @@ class CancellableNatsClient(Client):
             raise asyncio.CancelledError
 
     async def _process_connect_init(self) -> None:
-        await super()._process_connect_init()
+        """Begin TLS and log in; where that fails, the connection has ended."""
+        try:
+            await super()._process_connect_init()
+        except BaseException:
+            self._break_off()
+            self._tell_end_without_tls()
+            raise
         self._know_tls()
         if self._is_cancelled():
             await self.close()

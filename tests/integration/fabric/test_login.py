@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from tests.chaos.servers.half_open import half_open_proxy
 from tests.docs_site.taken_blocks import taken
 from tests.support.certificates import Authority
+from tests.support.tcp_proxy import tcp_proxy
 from tests.support.waiting import all_sent, eventually
 
 from towpath.cli import main
@@ -176,6 +177,47 @@ async def test_a_broker_that_fell_silent_is_left_without_a_goodbye(
             async with asyncio.timeout(GOODBYE_S - 5):
                 await eventually(lambda: tas.reconnects)
             await all_sent(tas.nc)
+
+
+async def test_a_broker_that_breaks_off_the_handshake_is_tried_again(place: Place) -> None:
+    """As one does that is restarted behind a proxy, the first time and later."""
+    async with tcp_proxy(place.port) as line:
+        line.open = False
+        bus = Bus("tas", Settings(**place.login("tas", nats_url=f"nats://127.0.0.1:{line.port}")))
+        connecting = asyncio.create_task(bus.connect())
+        await eventually(lambda: line.refused >= 3, within_s=30)
+        line.open = True
+        async with asyncio.timeout(30):
+            await connecting
+        line.open = False
+        line.cut()
+        await eventually(lambda: line.refused >= 6, within_s=30)
+        line.open = True
+        await eventually(lambda: bus.reconnects, within_s=30)
+        await all_sent(bus.nc)
+        await bus.close()
+
+
+async def test_connecting_is_cancelled_also_where_the_handshake_breaks_off_at_the_same_time(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = asyncio.get_running_loop()
+    begin = loop.start_tls
+
+    async def begin_and_cancel(*arguments: Any, **options: Any) -> Any:
+        try:
+            return await begin(*arguments, **options)
+        finally:
+            connecting.cancel()
+
+    monkeypatch.setattr(loop, "start_tls", begin_and_cancel)
+    async with tcp_proxy(place.port) as line:
+        line.open = False
+        bus = Bus("tas", Settings(**place.login("tas", nats_url=f"nats://127.0.0.1:{line.port}")))
+        connecting = asyncio.create_task(bus.broker.connect())
+        await asyncio.wait([connecting], timeout=30)
+        assert connecting.cancelled()
+        await bus.close()
 
 
 async def test_a_client_over_nats_has_its_key_and_certificate_from_the_environment(
