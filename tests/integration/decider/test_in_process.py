@@ -91,9 +91,9 @@ async def test_no_more_is_fetched_than_can_begin(
     orchestrator: OrchestratorPeer, in_process: Callable[[], Awaitable[Decider]]
 ) -> None:
     await in_process()
-    slow = orchestrator.script([{**RESPOND, "delay_ms": 1_500}])
+    slow, quick = orchestrator.script([{**RESPOND, "delay_ms": 6_000}]), orchestrator.script([RESPOND])
     for number in range(10):
-        await orchestrator.ask(numbered(number, script=slow))
+        await orchestrator.ask(numbered(number, script=slow if number < 4 else quick))
     await eventually(lambda: orchestrator.blobs_asked == 2)
     await asyncio.sleep(0.3)
     info = await orchestrator.nc.jetstream().consumer_info("DECIDE", decide_consumer(POOL).durable)
