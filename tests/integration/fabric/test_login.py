@@ -198,6 +198,18 @@ async def test_a_broker_that_breaks_off_the_handshake_is_tried_again(place: Plac
         await bus.close()
 
 
+async def test_a_broker_that_says_nothing_in_the_handshake_is_tried_again(place: Place) -> None:
+    async with tcp_proxy(place.port) as line:
+        line.silent = True
+        bus = Bus("tas", Settings(**place.login("tas", nats_url=f"nats://127.0.0.1:{line.port}")))
+        connecting = asyncio.create_task(bus.connect())
+        await eventually(lambda: line.connections >= 2, within_s=30)
+        line.silent = False
+        async with asyncio.timeout(30):
+            await connecting
+        await bus.close()
+
+
 async def test_connecting_is_cancelled_also_where_the_handshake_breaks_off_at_the_same_time(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
