@@ -45,6 +45,7 @@ def test_a_start_imports_nothing_heavy_first_and_what_it_needs_later_while_it_wa
 
 def test_ctrl_c_while_it_imports_ends_it_without_a_traceback(tmp_path: Path) -> None:
     (tmp_path / "cyclopts.py").write_text("import time\nprint('importing', flush=True)\ntime.sleep(60)\n")
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have told this process to ignore it
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     command = [sys.executable, "-P", "-m", "towpath_embedded", "up", "--help"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as process:
