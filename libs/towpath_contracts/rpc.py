@@ -123,7 +123,7 @@ RECORD_OUTCOME = RpcMethod(
     repeatable=True,
 )
 SETTLE_CALL = RpcMethod("tas", "settle_call", access.SettleCall, views.ActionDone)
-REGISTER_TOOLS = RpcMethod("tas", "register_tools", calls.RegisterTools, calls.ToolsRegistered, repeatable=True)
+REGISTER_TOOLS = RpcMethod("tas", "register_tools", workers.RegisterTools, workers.ToolsRegistered, repeatable=True)
 DECIDE_PROPOSAL = RpcMethod("tas", "decide_proposal", access.SettleToolProposal, views.ActionDone)
 CHECK_GRANT = RpcMethod("tas", "check_grant", access.CheckGrant, access.GrantChecked, repeatable=True)
 DESCRIBE_TOOLS = RpcMethod("tas", "describe_tools", access.DescribeTools, access.ToolsDescribed, repeatable=True)

@@ -372,34 +372,3 @@ class GetBlobChunk(Message):
     index: int = 0
     run_id: UUID | None = None
     project: str = ""
-
-
-class RegisterTools(Message):
-    """Worker to TAS: a proposal of tools."""
-
-    toolset: Token
-    worker: str
-    owner: str
-    tools: tuple[ToolSpec, ...]
-    project: Token = "default"
-
-
-class ToolRegistrationResult(MessagePart):
-    """What became of one proposed tool."""
-
-    name: str
-    version: int
-    digest: str
-    status: Literal["accepted", "unchanged", "pending"]
-    reason: str = ""
-
-
-class ToolsRegistered(Message):
-    """TAS's answer to a proposal, with the key that tickets are checked against.
-
-    `now` is the platform's clock, by which tickets expire: a worker's own clock may be wrong. An older TAS says none.
-    """
-
-    standings: tuple[ToolRegistrationResult, ...]
-    ticket_keys: dict[str, str]
-    now: datetime | None = None

@@ -1,7 +1,8 @@
-"""Worker processes as they say themselves that they are, and draining one: it takes no new calls.
+"""Worker processes as they say themselves that they are, the tools that they propose, and draining one.
 
-A worker says every BEAT_S seconds that it is there, for each toolset that it serves; the answer tells it whether it is
-to take calls. So a drain is never lost with a message or a connection, and no worker is asked for anything.
+A drained one takes no new calls. A worker says every BEAT_S seconds that it is there, for each toolset that it serves;
+the answer tells it whether it is to take calls. So a drain is never lost with a message or a connection, and no worker
+is asked for anything.
 """
 
 import hashlib
@@ -12,6 +13,7 @@ from uuid import UUID
 from pydantic import Field
 
 from towpath_contracts.base import Message, MessagePart, Token
+from towpath_contracts.tools.calls import ToolSpec
 
 BEAT_S = 5.0
 """Between two words of a worker."""
@@ -137,3 +139,34 @@ class WorkerDrained(Message):
 
     worker: WorkerInstance
     changed: bool
+
+
+class RegisterTools(Message):
+    """Worker to TAS: a proposal of tools."""
+
+    toolset: Token
+    worker: str
+    owner: str
+    tools: tuple[ToolSpec, ...]
+    project: Token = "default"
+
+
+class ToolRegistrationResult(MessagePart):
+    """What became of one proposed tool."""
+
+    name: str
+    version: int
+    digest: str
+    status: Literal["accepted", "unchanged", "pending"]
+    reason: str = ""
+
+
+class ToolsRegistered(Message):
+    """TAS's answer to a proposal, with the key that tickets are checked against.
+
+    `now` is the platform's clock, by which tickets expire: a worker's own clock may be wrong. An older TAS says none.
+    """
+
+    standings: tuple[ToolRegistrationResult, ...]
+    ticket_keys: dict[str, str]
+    now: datetime | None = None

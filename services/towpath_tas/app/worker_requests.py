@@ -9,8 +9,7 @@ from towpath_contracts.dead_letters import ReportDeadLetter
 from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.runs.views import ActionDone
 from towpath_contracts.subjects import for_toolset, tool_exec
-from towpath_contracts.tools.calls import RegisterTools, ToolsRegistered
-from towpath_contracts.tools.workers import WorkerBeat, WorkerHeard
+from towpath_contracts.tools.workers import RegisterTools, ToolsRegistered, WorkerBeat, WorkerHeard
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.nats.long_requests import FEW_BRACKETS, LongRequestReader
 from towpath_tas.app.audit.audit_queries import CallBlobRequests

@@ -16,7 +16,7 @@ from towpath_contracts.base import Token
 from towpath_contracts.problems.registry import ProblemError
 from towpath_contracts.rpc import REGISTER_TOOLS
 from towpath_contracts.subjects import for_toolset
-from towpath_contracts.tools.calls import RegisterTools, ToolsRegistered
+from towpath_contracts.tools.workers import RegisterTools, ToolsRegistered
 from towpath_fabric.clock import monotonic, wall
 from towpath_fabric.telemetry.logs import Logger
 from towpath_fabric.tickets import TicketVerifier

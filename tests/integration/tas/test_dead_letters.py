@@ -12,7 +12,8 @@ from tests.support.tas.tas_running import Running, shared_tas, tas
 from towpath_contracts import rpc, subjects
 from towpath_contracts.dead_letters import ReportDeadLetter
 from towpath_contracts.problems.registry import ProblemError
-from towpath_contracts.tools.calls import RegisterTools, ToolInvocation, ToolSpec
+from towpath_contracts.tools.calls import ToolInvocation, ToolSpec
+from towpath_contracts.tools.workers import RegisterTools
 
 __all__ = ["shared_tas", "tas"]
 

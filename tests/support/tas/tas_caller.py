@@ -22,13 +22,12 @@ from towpath_contracts.tools.calls import (
     ClaimAnswer,
     ClaimStart,
     OutcomeConfirmed,
-    RegisterTools,
     ToolInvocation,
     ToolOutcome,
     ToolRequest,
     ToolSpec,
-    ToolsRegistered,
 )
+from towpath_contracts.tools.workers import RegisterTools, ToolsRegistered
 from towpath_fabric.ids import new_run_id
 
 ORDERS = {

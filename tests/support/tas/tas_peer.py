@@ -32,14 +32,17 @@ from towpath_contracts.tools.calls import (
     ClaimStart,
     EffectClass,
     OutcomeConfirmed,
-    RegisterTools,
     ToolInvocation,
     ToolOutcome,
-    ToolRegistrationResult,
-    ToolsRegistered,
 )
 from towpath_contracts.tools.tickets import TicketClaims
-from towpath_contracts.tools.workers import WorkerBeat, WorkerHeard
+from towpath_contracts.tools.workers import (
+    RegisterTools,
+    ToolRegistrationResult,
+    ToolsRegistered,
+    WorkerBeat,
+    WorkerHeard,
+)
 from towpath_fabric.nats.streams import ensure_consumer, ensure_streams
 from towpath_fabric.tickets import TicketSigner
 

@@ -188,7 +188,7 @@ def test_where_there_is_nothing_to_test_that_is_said(
     monkeypatch.chdir(tmp_path)
     assert main(["test"]) == 3
     said = capsys.readouterr().err
-    assert "there are no tests at ." in said and "as tests/test_support.py of a sample: towpath init" in said
+    assert "there are no tests at ." in said and "as towpath new network NAME --ask TOOL does" in said
     assert main(["eval"]) == 3
     assert "kind: Evaluation" in capsys.readouterr().err
     assert main(["test", "nowhere"]) == 2

@@ -3,7 +3,8 @@
 import pytest
 
 from towpath_contracts.problems.registry import ProblemError
-from towpath_contracts.tools.calls import RegisterTools, ToolSpec
+from towpath_contracts.tools.calls import ToolSpec
+from towpath_contracts.tools.workers import RegisterTools
 from towpath_tas.app.policy.registration_checks import check_registration
 
 

@@ -8,9 +8,10 @@ from towpath_contracts.networks.child_tools import platform_tool
 from towpath_contracts.problems.input_faults import tell_faults
 from towpath_contracts.problems.registry import ProblemDetail, ProblemError, problem
 from towpath_contracts.schema_bounds.size import SchemaTooCostlyError
-from towpath_contracts.tools.calls import RegisterTools, ToolSpec
+from towpath_contracts.tools.calls import ToolSpec
 from towpath_contracts.tools.internal_tools import PLATFORM_OWNER, PLATFORM_WORKER
 from towpath_contracts.tools.reserved_names import as_read, is_platform_tool_name
+from towpath_contracts.tools.workers import RegisterTools
 from towpath_tas.adapters.cel import matches
 from towpath_tas.core.tools.arguments import ArgumentChecker, SchemaTooDeepError
 from towpath_tas.core.tools.registry import spec_digest

@@ -19,7 +19,8 @@ from towpath_contracts.problems.registry import ProblemError, problem
 from towpath_contracts.runs.views import ActionDone
 from towpath_contracts.streams import exec_consumer
 from towpath_contracts.tools.access import SettleToolProposal, no_such_proposal
-from towpath_contracts.tools.calls import RegisterTools, ToolRegistrationResult, ToolSpec, ToolsRegistered
+from towpath_contracts.tools.calls import ToolSpec
+from towpath_contracts.tools.workers import RegisterTools, ToolRegistrationResult, ToolsRegistered
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.nats.streams import ensure_consumer, ensure_streams
 from towpath_fabric.turns.fair_threads import FairThreads

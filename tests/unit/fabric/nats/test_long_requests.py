@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from towpath_contracts.problems.registry import ProblemError
-from towpath_contracts.tools.calls import RegisterTools
+from towpath_contracts.tools.workers import RegisterTools
 from towpath_fabric.nats import long_requests
 from towpath_fabric.nats.long_requests import LONG_BYTES, LongReadings, LongRequestReader
 

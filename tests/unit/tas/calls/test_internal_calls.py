@@ -10,9 +10,10 @@ from towpath_contracts.canonical import canonical_json
 from towpath_contracts.facts import InternalToolPermittedFact, ToolFinishedFact, fact_adapter
 from towpath_contracts.json_schema import MAX_SCHEMA_DEPTH
 from towpath_contracts.problems.registry import ProblemError
-from towpath_contracts.tools.calls import CallStatus, EffectClass, RegisterTools, ToolFailure, ToolSpec
+from towpath_contracts.tools.calls import CallStatus, EffectClass, ToolFailure, ToolSpec
 from towpath_contracts.tools.internal_outcomes import RecordInternalOutcome
 from towpath_contracts.tools.internal_tools import INTERNAL_TOOLS, PLATFORM_TOOLSET
+from towpath_contracts.tools.workers import RegisterTools
 from towpath_tas.adapters.cel import compile_condition, compile_grant, matches
 from towpath_tas.app.policy.registration_checks import MAX_ACTOR_CHARS, check_registration
 from towpath_tas.core.authorization import AuthorizationDecision, ProjectAuthorizer

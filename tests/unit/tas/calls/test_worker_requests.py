@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from towpath_contracts.tools.calls import BlobChunk, EffectClass, RegisterTools, ToolRegistrationResult, ToolsRegistered
+from towpath_contracts.tools.calls import BlobChunk, EffectClass
 from towpath_contracts.tools.tickets import TicketClaims
+from towpath_contracts.tools.workers import RegisterTools, ToolRegistrationResult, ToolsRegistered
 from towpath_fabric.clock import monotonic
 from towpath_fabric.tickets import TicketSigner
 from towpath_tas.app.audit.audit_queries import CallBlobRequests
