@@ -1,6 +1,7 @@
-"""Keeps going what looks at files and servers as long as the platform runs: one that ended would tell nothing more."""
+"""What runs as long as the platform does, and what ends it: a follower that ended would tell nothing more."""
 
 import asyncio
+import signal
 from collections.abc import Awaitable, Callable
 
 from towpath.cli.shared.text import one_line
@@ -33,3 +34,27 @@ async def keep_following(
                 tell(f"{what} failed, and is begun again: {said}", "yellow")
             told = said
         await asyncio.sleep(again_s)
+
+
+async def finished_first(task: "asyncio.Task[None]", stopping: asyncio.Event) -> bool:
+    """Wait for *task*; False when the stop came first, and the task was ended."""
+    stop = asyncio.create_task(stopping.wait())
+    await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
+    stop.cancel()
+    if task.done():
+        return True
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    return False
+
+
+def stop_on_signals() -> asyncio.Event:
+    """Return an event that Ctrl-C and SIGTERM set.
+
+    A second Ctrl-C while stopping changes nothing: the stop has its limits.
+    """
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, stopping.set)
+    return stopping

@@ -5,10 +5,11 @@ Which tools are registered only a platform knows, so a network with one that is 
 """
 
 import asyncio
+import contextlib
 import json
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +40,13 @@ async def check_strictly(options: UpOptions, screen: UpConsole) -> None:
     """Tell what is wrong with each file, and raise ProblemError `project_invalid` with all of it."""
     refused = RefusedFiles(screen.refused, lambda _faults: None)
     policy = policy_file(options)
-    of_policy, of_tools = await asyncio.gather(_policy_faults(policy), _tool_faults(options))
+    with screen.working("Checking", "the files"):
+        of_policy, of_tools = await asyncio.gather(_policy_faults(policy), _tool_faults(options))
     if policy is not None:
         refused.put(policy.name, of_policy, FileFate.NEW)
     for path, faults in () if options.networks is None else _network_faults(options.networks):
         refused.put(str(path), faults, FileFate.NEW)
-    refused.put(", ".join(options.workers), of_tools, FileFate.NEW)
+    refused.put(", ".join(_named(options.workers, of_tools)), of_tools, FileFate.NEW)
     if refused.faults:
         raise ProblemError(refused_at_start(refused.faults))
 
@@ -61,7 +63,11 @@ async def _policy_faults(path: Path | None) -> list[str]:
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )
-    told, _ = await process.communicate(json.dumps({"test": None, "policy": text}).encode())
+    try:
+        told, _ = await process.communicate(json.dumps({"test": None, "policy": text}).encode())
+    finally:  # also where nobody waits for the answer any more
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
     found: dict[str, Any] = json.loads(told or b"{}")
     return [locate_fault(path.name, one["detail"]) for one in found.get("problems", ())]
 
@@ -81,6 +87,11 @@ async def _tool_faults(options: UpOptions) -> list[str]:
         except ProblemError as error:
             return _details(error.problem)
     return []
+
+
+def _named(workers: Sequence[str], faults: Sequence[str]) -> Sequence[str]:
+    """Return those of *workers* that *faults* name at their beginnings; all where they name none."""
+    return [one for one in workers if any(fault.startswith(f"{one}:") for fault in faults)] or workers
 
 
 def _details(found: Problem) -> list[str]:

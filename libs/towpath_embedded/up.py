@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import importlib
 import os
-import signal
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from functools import partial
 from pathlib import Path
@@ -16,7 +15,7 @@ from urllib.parse import urlsplit
 
 from towpath_contracts.problems.registry import ProblemError
 from towpath_embedded.console import UpConsole
-from towpath_embedded.followers import keep_following
+from towpath_embedded.followers import finished_first, keep_following, stop_on_signals
 from towpath_embedded.launch_options import (
     mcp_worker,
     own_worker,
@@ -90,21 +89,24 @@ def up(options: UpOptions) -> int:
 async def _attach(options: UpOptions, screen: UpConsole) -> int:
     from towpath_embedded.attached_view import attach  # an HTTP client, which no start waits for
 
-    return await attach(options.data, screen, _stop_on_signals())
+    return await attach(options.data, screen, stop_on_signals())
 
 
 async def _run_only(options: UpOptions, screen: UpConsole) -> int:
     from towpath_embedded.single_services import run_only  # what no other start needs
 
-    return await run_only(options, screen, _stop_on_signals())
+    return await run_only(options, screen, stop_on_signals())
 
 
 async def _run(options: UpOptions, data: Path, screen: UpConsole) -> int:
+    stopping = stop_on_signals()
     if options.strict:
         from towpath_embedded.strict_checks import check_strictly  # reads YAML: not on the way of others to readiness
 
-        await check_strictly(options, screen)
-    stopping = _stop_on_signals()
+        checking = asyncio.create_task(check_strictly(options, screen))
+        if not await finished_first(checking, stopping):
+            return 130
+        await checking  # the problem that it found, if it found one
     began = process_began()
     last = last_ports(data, but={options.gateway_port, options.nats_port})
     platform = Platform(
@@ -127,7 +129,7 @@ async def _run(options: UpOptions, data: Path, screen: UpConsole) -> int:
     logs_of_the_start = LogFollower(platform.logs, partial(read_at_start, screen, refused, served, told_at_start))
     starting = asyncio.create_task(platform.start_servers() if options.servers_only else platform.start())
     importing = asyncio.create_task(asyncio.to_thread(import_for_later, options))
-    if not await _finished_first(starting, stopping):
+    if not await finished_first(starting, stopping):
         await platform.stop()
         return 130
     try:
@@ -303,18 +305,6 @@ def stop_message(counts: dict[str, str], *, ephemeral: bool) -> str:
     return f"stopping; unfinished runs are {fate}: {', '.join(f'{n} {status}' for status, n in counts.items())}"
 
 
-async def _finished_first(task: "asyncio.Task[None]", stopping: asyncio.Event) -> bool:
-    """Wait for *task*; False when the stop came first, and the task was ended."""
-    stop = asyncio.create_task(stopping.wait())
-    await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
-    stop.cancel()
-    if task.done():
-        return True
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
-    return False
-
-
 def _reloads(
     options: UpOptions,
     platform: Platform,
@@ -380,15 +370,6 @@ async def _live_view(
         views.append(view)
         yield
         views.clear()
-
-
-def _stop_on_signals() -> asyncio.Event:
-    """An event that Ctrl-C and SIGTERM set; a second Ctrl-C while stopping changes nothing, the stop has its limits."""
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, stopping.set)
-    return stopping
 
 
 @contextlib.contextmanager

@@ -1,9 +1,14 @@
 """`towpath up --strict` says all that is wrong with its files before anything is started."""
 
 import asyncio
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from tests.support.waiting import eventually
 
 from towpath.project.scaffold import create_project
 from towpath_contracts.problems.registry import ProblemError
@@ -60,3 +65,29 @@ def test_what_is_wrong_with_a_file_is_told_with_its_line(
 def test_a_second_network_of_a_name_is_told(project: Path) -> None:
     (project / "networks/again.yaml").write_text((project / NETWORK).read_text("utf-8"), "utf-8")
     assert [one for one in told() if "support" in one and "again.yaml" in one]
+
+
+def test_of_several_files_of_tools_those_are_named_that_are_refused(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "tools/broken.py").write_text("raise RuntimeError", "utf-8")
+    assert [one for one in told() if "tools/broken.py:1: RuntimeError" in one]
+    assert "  tools/broken.py was refused" in capsys.readouterr().err
+
+
+def test_a_stop_while_tools_are_imported_leaves_nothing(
+    project: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    temporary, marker = tmp_path_factory.mktemp("temporary"), project / "imported"
+    waits = f"import os, pathlib, time\npathlib.Path({str(marker)!r}).write_text(str(os.getpid()))\ntime.sleep(600)\n"
+    (project / "tools/slow.py").write_text(waits, "utf-8")
+    command = (sys.executable, "-m", "towpath_embedded", "up", "--strict", "--ephemeral", "--port", "auto")
+    with subprocess.Popen(command, cwd=project, env={**os.environ, "TMPDIR": str(temporary)}) as process:
+        try:
+            asyncio.run(eventually(lambda: marker.exists() and bool(marker.read_text())))
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(60) == 130
+        finally:
+            process.kill()
+    assert list(temporary.iterdir()) == []
+    assert not Path(f"/proc/{marker.read_text()}").exists()
