@@ -1,11 +1,14 @@
 """The script and the test of a new network whose tools are known: `towpath new network NAME --allow … --ask …`."""
 
+import hashlib
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+
+import yaml
 
 from towpath_contracts.base import JsonObject
 
@@ -17,6 +20,17 @@ DONE, NOT_DONE = "Done.", "It was not done."
 MAX_NAME = 64
 _SUCH_AS = re.compile(r"\b(?:such as|e\.g\.|for example) [\"'`]?([\w][\w./:@-]*\w|\w)", re.IGNORECASE)
 _MOST_DEEP = 8
+_OF_FORMATS: Mapping[str, str] = MappingProxyType(
+    {
+        "date": "2030-01-31",
+        "date-time": "2030-01-31T12:00:00Z",
+        "time": "12:00:00Z",
+        "duration": "PT1H",
+        "uuid": "00000000-0000-4000-8000-000000000000",
+        "email": "ann@example.com",
+        "uri": "https://example.com",
+    }
+)
 _OF_TYPES: Mapping[str, Any] = MappingProxyType({"number": 1, "integer": 1, "boolean": True, "null": None, "array": []})
 
 
@@ -26,8 +40,17 @@ def identifier(name: str) -> str:
 
 
 def rule_name(network: str, tool: str) -> str:
-    """Return what the rule about *tool* is called."""
-    return f"{network}-{tool}"[:MAX_NAME]
+    """Return what the rule about *tool* is called: another name for each, also where it has to be cut."""
+    name = f"{network}-{tool}"
+    if len(name) <= MAX_NAME:
+        return name
+    mark = f"-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    return name[: MAX_NAME - len(mark)] + mark
+
+
+def yaml_name(name: str) -> str:
+    """Return *name* as YAML reads it as text: in quotes where it has another meaning, such as `null` or `on`."""
+    return name if yaml.safe_load(name) == name else json.dumps(name)
 
 
 def example_arguments(parameters: JsonObject, settled: Collection[str] = ()) -> JsonObject:
@@ -66,7 +89,7 @@ def test_text(network: str, script: Path, calls: Mapping[str, Mapping[str, Any]]
             '    gate.approve(reason="looked at")',
         ]
     lines += _ends_with(list(calls), DONE)
-    if asked and [*calls][-1] in asked:
+    if asked:
         lines += _test_of(f"test_{identifier(network)}_does_nothing_that_a_person_denies", network, "")
         lines += ['    h.next_gate().deny("not today")'] * len(asked)
         lines += _ends_with([tool for tool in calls if tool not in ask], NOT_DONE)
@@ -130,5 +153,7 @@ def _of_type(schema: JsonObject, name: str, definitions: JsonObject, depth: int)
         return [_example(schema.get("items"), name, definitions, depth + 1)] * schema["minItems"]
     if kind in ("integer", "number"):
         least = schema.get("minimum", schema.get("exclusiveMinimum", 0) + 1)
-        return int(told[1]) if told and told[1].isdecimal() else least
-    return _OF_TYPES.get(str(kind), told[1] if told else name)
+        most = schema.get("maximum", schema.get("exclusiveMaximum", least + 1) - 1)
+        return int(told[1]) if told and told[1].isdecimal() else min(least, most)
+    usual = _OF_TYPES.get(str(kind), _OF_FORMATS.get(str(schema.get("format")), name))
+    return told[1] if told and str(kind) not in _OF_TYPES else usual

@@ -17,7 +17,7 @@ from typing import Any
 
 from towpath.project.file_schemas import file_schema, schema_kinds
 from towpath.project.network_files import find_network, network_place
-from towpath.project.network_texts import PLACEHOLDER, TASK, identifier, rule_name, script_text, test_text
+from towpath.project.network_texts import PLACEHOLDER, TASK, identifier, rule_name, script_text, test_text, yaml_name
 from towpath.project.project_file import PROJECT_FILE, ProjectFile
 from towpath.project.yaml_insertion import append_item, append_items, indented, parse_yaml
 from towpath_contracts.base import JsonObject
@@ -119,8 +119,8 @@ def add_network(
         raise ProblemError(problem("request_invalid", detail))
     path, script = place / f"{name}.yaml", place / f"{name}.json"
     tools = dict.fromkeys((*allow, *ask))
-    equipped = f"    equipped_tools: [{', '.join(tools)}]\n" if tools else ""
-    texts = {path: _text("network.yaml", "network", path, name=name, equipped=equipped)}
+    equipped = f"    equipped_tools: [{', '.join(map(yaml_name, tools))}]\n" if tools else ""
+    texts = {path: _text("network.yaml", "network", path, name=name, named=yaml_name(name), equipped=equipped)}
     if not tools:
         texts[script] = _text("network.json", name=name)
         _refuse_existing(folder, texts)

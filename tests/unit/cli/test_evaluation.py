@@ -138,7 +138,7 @@ def test_a_program_reads_json_and_people_are_told_what_is_tested_and_what_fails(
     said = capfd.readouterr()
     assert [row["failed"] for row in json.loads(said.out)["files"]] == [0, 1, 1]
     first, *others = said.err.splitlines()
-    assert first.startswith("Testing pytest, tests/evaluation.yaml, tests/verdicts.yaml; nothing is started")
+    assert first.startswith("Running pytest, tests/evaluation.yaml, tests/verdicts.yaml: no platform is started")
     assert "1 passed" in others[1]
     assert any("the answer does not contain 'Thank you'" in line for line in others)
     assert any("orders are looked up: expected deny, got allow by look-up-orders" in line for line in others)
@@ -170,8 +170,8 @@ def test_python_files_without_a_test_are_told_how_tests_are_named(
 
 
 def test_of_many_files_of_tests_the_first_are_named() -> None:
-    assert _begin_line(["pytest", "b", "c", "d"]).startswith("Testing pytest, b, c, d; ")
-    assert _begin_line(["pytest", "b", "c", "d", "e", "f"]).startswith("Testing pytest, b, c, d and 2 more; ")
+    assert _begin_line(["pytest", "b", "c", "d"]).startswith("Running pytest, b, c, d: ")
+    assert _begin_line(["pytest", "b", "c", "d", "e", "f"]).startswith("Running pytest, b, c, d and 2 more: ")
 
 
 @pytest.mark.prints("test")

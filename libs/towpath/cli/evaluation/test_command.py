@@ -62,7 +62,7 @@ async def test(path: Path = HERE, /, *, printed: OutputOptions = OUTPUT_OPTIONS)
 def _begin_line(names: Sequence[str]) -> str:
     """Return what is said at once: it takes seconds until the first test has run."""
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return f"Testing {', '.join(names[:NAMED])}{more}; nothing is started, and nobody is asked."
+    return f"Running {', '.join(names[:NAMED])}{more}: no platform is started, and no person is asked."
 
 
 def _found(path: Path) -> tuple[bool, dict[Path, str]]:

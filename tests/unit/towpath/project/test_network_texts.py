@@ -163,3 +163,23 @@ def test_example_arguments_are_those_that_a_call_must_have_and_fit_their_types()
     assert example_arguments({"required": ["rows", "more"], "properties": {
         "rows": {"type": "array", "minItems": 2, "items": {"type": "string"}}, "more": {"type": "array"}
     }}) == {"rows": ["rows", "rows"], "more": []}  # fmt: skip
+    assert example_arguments({"required": ["day", "debt", "left", "room"], "properties": {
+        "day": {"type": "string", "format": "date"}, "debt": {"type": "integer", "maximum": -2},
+        "left": {"type": "number", "exclusiveMaximum": 0}, "room": {"type": "string", "description": "Such as 12."}
+    }}) == {"day": "2030-01-31", "debt": -2, "left": -1, "room": "12"}  # fmt: skip
+
+
+def test_names_that_yaml_reads_as_something_else_stay_names(tmp_path: Path) -> None:
+    create_project(tmp_path, empty=True)
+    add_network(tmp_path, PROJECT, "null", allow=["true", "no"])
+    network = load_network(tmp_path / "networks/null.yaml")
+    assert (network.name, network.agents[0].equipped_tools) == ("null", ("true", "no"))
+
+
+def test_each_tool_has_its_own_rule_where_names_have_to_be_cut(tmp_path: Path) -> None:
+    create_project(tmp_path, empty=True)
+    first, second = f"a.{'x' * 60}", f"b.{'x' * 60}"
+    add_network(tmp_path, PROJECT, "n" * 64, allow=[first], ask=[second])
+    rules = yaml.safe_load((tmp_path / "policies.yaml").read_text("utf-8"))["rules"]
+    assert [(rule["tool"], len(rule["name"])) for rule in rules] == [(first, 64), (second, 64)]
+    assert f'"{rules[1]["name"]}"' in (tmp_path / f"tests/test_{'n' * 64}.py").read_text("utf-8")
