@@ -3,8 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
+from towpath_embedded.network_files.script_watch import SCRIPT_FOLDER, script_folder
 from towpath_embedded.processes.role_process import AgentLaunch, UserCode, WorkerLaunch
-from towpath_embedded.script_watch import SCRIPT_FOLDER, script_folder
 from towpath_embedded.start_checks import UpOptions
 from towpath_fabric.profiles.policy_profiles import profile_file
 

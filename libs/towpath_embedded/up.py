@@ -28,11 +28,11 @@ from towpath_embedded.launch_options import (
     workers,
 )
 from towpath_embedded.local_access import NO_AUTHORITIES, OPEN_TO_ALL
+from towpath_embedded.network_files.script_watch import ScriptWatch, script_folder
 from towpath_embedded.platform import Platform
 from towpath_embedded.platform_state import keep_ports, last_ports
 from towpath_embedded.processes.child_process import PRIVATE_UMASK, with_log_gone
 from towpath_embedded.refused_files import RefusedFiles
-from towpath_embedded.script_watch import ScriptWatch, script_folder
 from towpath_embedded.servers.postgres_identity import temporary_folder
 from towpath_embedded.start_checks import (
     UpOptions,
@@ -48,7 +48,7 @@ from towpath_fabric.clock import monotonic, process_began
 from towpath_fabric.telemetry.log_follower import LogFollower
 
 if TYPE_CHECKING:
-    from towpath_embedded.network_folder import NetworkFolderPublisher
+    from towpath_embedded.network_files.network_folder import NetworkFolderPublisher
     from towpath_embedded.terminal.live_view import LiveView
     from towpath_embedded.terminal.worker_reload import WorkerReload
     from towpath_embedded.terminal.worker_replacement import AfterReload
@@ -233,7 +233,9 @@ async def _serve(
 def _publisher(
     options: UpOptions, networks: Path, platform: Platform, screen: UpConsole, refused: RefusedFiles, model: str
 ) -> "NetworkFolderPublisher":
-    from towpath_embedded.network_folder import NetworkFolderPublisher  # an HTTP client: not on the way to readiness
+    from towpath_embedded.network_files.network_folder import (
+        NetworkFolderPublisher,  # an HTTP client: not on the way to readiness
+    )
 
     return NetworkFolderPublisher(
         networks,

@@ -21,7 +21,7 @@ from towpath_contracts import subjects
 from towpath_contracts.facts import DecisionMadeFact
 from towpath_contracts.ids import request_id
 from towpath_contracts.streams import agent_consumer
-from towpath_embedded.network_folder import NetworkFolderPublisher
+from towpath_embedded.network_files.network_folder import NetworkFolderPublisher
 from towpath_embedded.platform import Platform
 from towpath_embedded.processes.role_process import AgentLaunch, WorkerLaunch
 from towpath_embedded.servers.postgres_identity import temporary_folder

@@ -33,7 +33,7 @@ from towpath_contracts.events.log import (
     PlanStateChanged,
 )
 from towpath_contracts.runs.tree import RunTreeNode
-from towpath_embedded.network_folder import NetworkFolderPublisher
+from towpath_embedded.network_files.network_folder import NetworkFolderPublisher
 from towpath_embedded.platform import Platform
 from towpath_embedded.processes.role_process import WorkerLaunch
 from towpath_embedded.servers.postgres_identity import temporary_folder

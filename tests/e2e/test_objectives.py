@@ -29,7 +29,7 @@ from towpath import Client, Objective, RefusedError
 from towpath.cli.runs import workspace_commands
 from towpath.cli.shared.options import ConnectionOptions
 from towpath.tasks.objectives import ObjectiveResult
-from towpath_embedded.network_folder import NetworkFolderPublisher
+from towpath_embedded.network_files.network_folder import NetworkFolderPublisher
 from towpath_embedded.platform import Platform
 from towpath_embedded.processes.role_process import WorkerLaunch
 from towpath_embedded.servers.postgres_identity import temporary_folder

@@ -3601,8 +3601,8 @@ export interface ToolCallStatistics {
  * `uncertain` says that the call was cut off in the middle and may have happened all the same. `began` is set by
  * the platform alone, never by a tool: False where this start has certainly done nothing (its function was not
  * called, or its probe found nothing of it); None where it is not known, as before the field existed. `place` is the
- * line of its author's file at which a tool raised, such as `orders.py:14`. It is for people: a model can't read that
- * file, might repeat the name to whoever asks, and would get another prompt whenever a line moves.
+ * line of a tool's file that raised, `orders.py:14`, for people: a model can't read that file, and would get another
+ * prompt whenever a line moves.
  */
 export interface ToolFailure {
   began?: boolean | null;

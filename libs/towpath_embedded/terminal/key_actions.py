@@ -27,7 +27,7 @@ from towpath_embedded.terminal.own_gateway import ANSWER_ERRORS, connect
 from towpath_fabric.file_owners import write_private
 
 if TYPE_CHECKING:
-    from towpath_embedded.network_folder import NetworkFolderPublisher
+    from towpath_embedded.network_files.network_folder import NetworkFolderPublisher
     from towpath_embedded.terminal.worker_reload import WorkerReload
 
 _KEY_TEXTS: Mapping[str, tuple[str, str]] = {

@@ -20,7 +20,7 @@ from towpath_embedded.terminal.served_tools import ServedTools
 from towpath_embedded.user_code_rights import WorkerInventory
 
 if TYPE_CHECKING:
-    from towpath_embedded.network_folder import NetworkFolderPublisher
+    from towpath_embedded.network_files.network_folder import NetworkFolderPublisher
 
 AfterReload = tuple["NetworkFolderPublisher | None", Callable[[], Awaitable[None]] | None, Callable[[], None]]
 """What is done after a restart: networks are published, tools without a worker looked for, and logs read before."""

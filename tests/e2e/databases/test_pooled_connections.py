@@ -12,7 +12,7 @@ from tests.support.platform.sample_platform import SAMPLE, sample_platform
 from tests.support.waiting import eventually
 
 from towpath import Client
-from towpath_embedded.network_folder import NetworkFolderPublisher
+from towpath_embedded.network_files.network_folder import NetworkFolderPublisher
 from towpath_embedded.platform import Platform
 from towpath_embedded.servers.postgres import DATABASE
 from towpath_fabric.postgres.pool import SESSION_SETTINGS, differing_settings, open_pool

@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 from tests.support.places import EXAMPLES
 
-from towpath_embedded.network_folder import NetworkFolderPublisher
+from towpath_embedded.network_files.network_folder import NetworkFolderPublisher
 from towpath_embedded.platform import Platform
 from towpath_embedded.processes.role_process import WorkerLaunch
 

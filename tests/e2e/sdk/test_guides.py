@@ -37,7 +37,7 @@ from tests.support.waiting import eventually
 from towpath import Client, RunFailedError, RunTimeoutError
 from towpath.agents.operations import execute_tool, execute_tools, respond, route
 from towpath_contracts.authority import USERS, client_rights
-from towpath_embedded.network_folder import NetworkFolderPublisher
+from towpath_embedded.network_files.network_folder import NetworkFolderPublisher
 from towpath_embedded.servers.postgres_identity import temporary_folder
 from towpath_gateway.adapters.key_store import CreateKeyBody
 from towpath_gateway.settings import GatewaySettings

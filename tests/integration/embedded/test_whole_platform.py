@@ -26,7 +26,7 @@ from tests.support.places import EXAMPLES, ROOT
 from tests.support.platform.up_in_process import Lines, status_after
 from tests.support.worker.shadowing_modules import imported, write_shadowing_modules
 
-from towpath_embedded.network_folder import NetworkFolderPublisher
+from towpath_embedded.network_files.network_folder import NetworkFolderPublisher
 from towpath_embedded.platform import SERVICES, Platform
 from towpath_embedded.processes.role_process import WorkerLaunch
 from towpath_fabric.process_protection import without_secrets

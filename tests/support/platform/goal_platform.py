@@ -11,7 +11,7 @@ from tests.support.places import ROOT
 
 from towpath import Client
 from towpath_contracts.runs.statuses import FINAL_STATUSES
-from towpath_embedded.network_folder import NetworkFolderPublisher
+from towpath_embedded.network_files.network_folder import NetworkFolderPublisher
 from towpath_embedded.platform import Platform
 from towpath_embedded.processes.role_process import WorkerLaunch
 from towpath_embedded.servers.postgres_identity import temporary_folder

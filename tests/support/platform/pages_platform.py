@@ -27,7 +27,7 @@ from tests.support.waiting import eventually
 
 from towpath.agents.operations import AnyMove, execute_tool, respond, route
 from towpath.testing import script
-from towpath_embedded.network_folder import NetworkFolderPublisher
+from towpath_embedded.network_files.network_folder import NetworkFolderPublisher
 from towpath_embedded.platform import Platform
 from towpath_embedded.processes.role_process import AgentLaunch, WorkerLaunch
 from towpath_embedded.servers.postgres_identity import temporary_folder

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from towpath_embedded.network_folder import NetworkFolderPublisher
+from towpath_embedded.network_files.network_folder import NetworkFolderPublisher
 from towpath_embedded.up import count_unfinished_runs
 
 NETWORK = "kind: Network\nname: desk\nmodel: scripted:task\nagents: []\n"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from towpath_embedded.network_folder import _text
+from towpath_embedded.network_files.network_folder import _text
 from towpath_embedded.processes.child_process import spawn
 
 

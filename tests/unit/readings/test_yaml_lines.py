@@ -14,7 +14,7 @@ from towpath.errors import RefusedError
 from towpath.project.project_file import ProjectFile
 from towpath.project.scaffold import add_agent
 from towpath_contracts.problems.registry import ProblemError, problem
-from towpath_embedded.network_folder import NetworkFolderPublisher
+from towpath_embedded.network_files.network_folder import NetworkFolderPublisher
 from towpath_readings.yaml_lines import describe_yaml_fault, locate_yaml_fault
 
 OTHERWISE = "this line is indented otherwise than those it belongs to"

@@ -24,7 +24,7 @@ LINE_BYTES = 64 * 1024 * 1024
 STOP_TIMEOUT_S = 60.0
 
 
-class ChildProcess(Protocol):
+class StoppableProcess(Protocol):
     """What is needed of a process in order to end it."""
 
     @property
@@ -72,7 +72,7 @@ async def _run(
 
 
 @contextlib.asynccontextmanager
-async def ending_with_us(process: ChildProcess) -> AsyncIterator[None]:
+async def ending_with_us(process: StoppableProcess) -> AsyncIterator[None]:
     """End *process* with the block, however that is left; SIGTERM, which would end this process alone, goes to it."""
     loop = asyncio.get_running_loop()
 
@@ -101,7 +101,7 @@ def _document(module: str, code: int, line: bytes) -> Any:
     return found
 
 
-async def stop_process(process: ChildProcess) -> None:
+async def stop_process(process: StoppableProcess) -> None:
     """End *process* and wait for it, even while this task is being cancelled: nothing may stay behind."""
     if process.returncode is not None:
         return

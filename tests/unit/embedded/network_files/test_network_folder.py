@@ -8,7 +8,7 @@ import pytest
 
 from towpath_contracts.base import JsonObject
 from towpath_contracts.problems.registry import problem
-from towpath_embedded.network_folder import NetworkFolderPublisher
+from towpath_embedded.network_files.network_folder import NetworkFolderPublisher
 
 NETWORK = "kind: Network\nname: desk\nmodel: scripted:task\nagents: []\n"
 

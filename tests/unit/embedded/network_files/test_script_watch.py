@@ -8,9 +8,9 @@ import pytest
 
 from towpath_contracts.base import JsonObject
 from towpath_embedded.console import UpConsole
-from towpath_embedded.network_folder import NetworkFolderPublisher
+from towpath_embedded.network_files.network_folder import NetworkFolderPublisher
+from towpath_embedded.network_files.script_watch import SCRIPT_FOLDER, ScriptWatch, script_folder
 from towpath_embedded.refused_files import RefusedFiles
-from towpath_embedded.script_watch import SCRIPT_FOLDER, ScriptWatch, script_folder
 
 DESK: JsonObject = {"name": "desk", "model": "scripted:desk", "agents": [{"key": "clerk"}, {"key": "lead"}]}
 

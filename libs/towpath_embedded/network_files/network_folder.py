@@ -23,9 +23,9 @@ from towpath.networks.spec_files import declared_twice, locate_refusal
 from towpath_contracts.base import JsonObject
 from towpath_contracts.problems.registry import Problem, problem
 from towpath_embedded.local_access import NO_AUTHORITIES
+from towpath_embedded.network_files.script_watch import ScriptWatch
 from towpath_embedded.processes.supervisor import Notice
 from towpath_embedded.refused_files import ShowRefused
-from towpath_embedded.script_watch import ScriptWatch
 from towpath_readings.yaml_lines import locate_yaml_fault
 
 POLL_S = 0.5

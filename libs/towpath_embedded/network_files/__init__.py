@@ -1,0 +1,1 @@
+"""Networks and scripts in files, published again when they are saved."""
