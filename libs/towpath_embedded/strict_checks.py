@@ -10,6 +10,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,7 @@ async def _tool_faults(options: UpOptions) -> list[str]:
                 role_process.module_command(worker.role),
                 output=Path(folder) / "served",
                 environment=role_process.inherited(worker.role),
-                spawn=child_process.spawn,
+                spawn=partial(child_process.spawn, umask=child_process.current_umask()),
             )
         except ProblemError as error:
             return _details(error.problem)

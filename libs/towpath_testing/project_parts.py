@@ -1,6 +1,7 @@
 """What a harness that is given no network, or only its name, has from the project in which the test lies."""
 
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
@@ -41,8 +42,16 @@ def project_parts(network: str, test: DeclaredPlace | None) -> ProjectParts:
         raise error_in_test(error.problem) from None
     policy = None if project.policy is None else _in_short(folder / project.policy)
     tools = dict.fromkeys(file for place in project.tools for file in tool_files(folder / place))
-    loaded = {getattr(module, "__file__", None): module for module in tuple(sys.modules.values())}
-    return ProjectParts(_in_short(found), policy, tuple(loaded.get(str(file), file) for file in tools))
+    loaded = _loaded_from(tools)
+    return ProjectParts(_in_short(found), policy, tuple(loaded.get(file.resolve(), file) for file in tools))
+
+
+def _loaded_from(files: Collection[Path]) -> dict[Path, ModuleType]:
+    """Return the modules that were imported from *files*, under whatever path a link gave them."""
+    names = {file.name for file in files}
+    places = ((getattr(module, "__file__", None), module) for module in tuple(sys.modules.values()))
+    named = ((Path(place), module) for place, module in places if isinstance(place, str))
+    return {place.resolve(): module for place, module in named if place.name in names}
 
 
 def _project_folder(place: Path) -> Path:

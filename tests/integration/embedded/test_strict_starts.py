@@ -67,6 +67,16 @@ def test_a_second_network_of_a_name_is_told(project: Path) -> None:
     assert [one for one in told() if "support" in one and "again.yaml" in one]
 
 
+def test_tools_are_imported_with_the_umask_of_the_person_as_where_they_are_served(project: Path) -> None:
+    (project / "tools/writes.py").write_text("open('made', 'w').close()\n", "utf-8")
+    before = os.umask(0o022)
+    try:
+        assert told() == []
+    finally:
+        os.umask(before)
+    assert (project / "made").stat().st_mode & 0o777 == 0o644
+
+
 def test_of_several_files_of_tools_those_are_named_that_are_refused(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -55,15 +55,17 @@ def test_what_is_given_counts_before_the_projects(tmp_path: Path, test_of: Calla
     assert ([call.tool for call in result.denied_calls()], result.text) == (["orders.find"], "by hand")
 
 
+@pytest.mark.parametrize("at", ["shop", "link"])
 def test_a_module_that_a_test_has_imported_is_the_one_whose_tools_are_served(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, test_of: Callable[[Path], Any]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, test_of: Callable[[Path], Any], at: str
 ) -> None:
-    create_project(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
+    create_project(tmp_path / "shop")
+    (tmp_path / "link").symlink_to("shop")
+    monkeypatch.syspath_prepend(tmp_path / at)
     from tools import orders  # type: ignore[import-not-found]
 
     try:
-        with test_of(tmp_path)() as h:
+        with test_of(tmp_path / at)() as h:
             run = h.run("Refund order 8812")
             h.next_gate().approve()
             assert run.result().status == "completed"
