@@ -181,7 +181,9 @@ class TranscriptReader:
             status, content = "denied", event.denial.model_view()
         else:
             status = event.status
-            content = event.result if event.failure is None else event.failure.model_dump(mode="json")
+            content = (
+                event.result if event.failure is None else event.failure.model_dump(mode="json", exclude={"place"})
+            )
         call_id = str(event.execution_id)
         self._results[call_id] = ChatMessage(
             role=MessageRole.TOOL,

@@ -21,7 +21,6 @@ UNTRUSTED = "found in untrusted output alone, so check it"
 LEAKING = "may not be told all that this call sends"
 SHORT_NUMBER = "stands in the task, but so short a number may mean something else there, so check it"
 
-_NUMBER = re.compile(r"[+-]?\d{1,3}(?:\.0+)?")
 _NOT_BARE = re.compile(r"[\s=;]|^\Z")
 
 
@@ -34,12 +33,6 @@ def doubt_lines(detail: Mapping[str, Any]) -> list[str]:
     leaking = [_named(one, "path") for one in origins if one.get("leak")]
     told = ((UNSEEN, unknown), (SHORT_NUMBER, short), (UNTRUSTED, strange), (LEAKING, leaking))
     return [f"{_listed(found)}: {words}" for words, found in told if found]
-
-
-def is_short_number(origin: Mapping[str, Any], args: object) -> bool:
-    """Return whether the task's text would vouch for the value if it were written otherwise."""
-    value = str(_value_at(args, str(origin.get("path", ""))))
-    return origin.get("from") == "unknown" and _NUMBER.fullmatch(value) is not None
 
 
 def quoted(value: Any) -> str:
@@ -61,15 +54,3 @@ def _named(origin: Mapping[str, Any], field: str) -> str:
 def _source(origin: Mapping[str, Any]) -> str:
     piece = f": {_named(origin, 'piece')}" if origin.get("piece") else ""
     return f"{_named(origin, 'tool')}, step {origin.get('step', '?')}{piece}" if origin.get("tool") else "nobody's"
-
-
-def _value_at(value: object, path: str) -> object:
-    """Return the part of *value* at a path such as `rows[0].to`; None where there is none."""
-    for name, place in re.findall(r"([^.\[\]]+)|\[(\d+)\]", path):
-        if isinstance(value, dict) and name:
-            value = value.get(name)
-        elif isinstance(value, list) and place and int(place) < len(value):
-            value = value[int(place)]
-        else:
-            return None
-    return value

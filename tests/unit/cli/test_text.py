@@ -124,10 +124,11 @@ def test_a_pipe_gets_json_without_being_asked() -> None:
 
 def test_of_a_short_number_it_is_said_why_the_task_does_not_vouch_for_it() -> None:
     origin = {"path": "rows[1].number", "from": "unknown"}
-    assert "must be quoted" in value_origin(origin, {"rows": [{}, {"number": 13}]})
-    for args in ({"rows": [{}, {"number": 1300}]}, {"rows": [{}]}, {"rows": "13"}, None):
-        assert value_origin(origin, args) == "rows[1].number: nowhere known"
-    assert "quoted" not in value_origin({"path": "n", "from": "task"}, {"n": 13})
+    assert value_origin(origin) == "rows[1].number: nowhere known", "the task does not have it at all"
+    assert value_origin({**origin, "in_task": True}) == (
+        "rows[1].number: in the task; a number of up to three digits must be quoted there, or be called something, "
+        "as file 13"
+    )
 
 
 def test_values_in_doubt_are_named_in_plain_words_after_the_note_of_a_rule() -> None:

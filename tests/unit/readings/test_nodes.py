@@ -23,6 +23,7 @@ from tests.support.orchestrator.run_history import (
 from towpath_contracts.decisions.request import Usage
 from towpath_contracts.events import log as ev
 from towpath_contracts.ids import request_id
+from towpath_contracts.tools.calls import ToolFailure
 from towpath_readings.nodes import RunNodesView, merge_usage, project_nodes
 from towpath_readings.transcript import (
     ChatMessage,
@@ -244,3 +245,12 @@ def test_feedback_is_the_platforms_and_assessments_are_no_part_of_the_talk() -> 
         ("platform", "no route"),
     ]
     assert found.usage.model_calls == 2
+
+
+def test_b4_the_place_at_which_a_tool_raised_is_for_people_and_no_part_of_what_a_model_reads() -> None:
+    """Row B4: what a model reads of a failure is its class and its text."""
+    raised = ToolFailure(code="tool_exception", message="no customer", place="orders.py:14")
+    call = failed(RUN, 1).model_copy(update={"failure": raised})
+    told = talk(created(), ev.RunStarted(), asked(RUN, 1), decided(RUN, 1, USE_TOOL), calls(RUN, 1, 1), call)
+    assert "no customer" in told.messages[-1].content
+    assert "orders.py" not in told.messages[-1].content

@@ -81,8 +81,7 @@ def why_in_short(row: Mapping[str, Any]) -> str:
 
 def all_values(row: Mapping[str, Any]) -> str:
     """Return where every value of the call comes from."""
-    detail = row["detail"]
-    return "; ".join(value_origin(one, detail.get("args")) for one in detail.get("origins", ()))
+    return "; ".join(value_origin(one) for one in row["detail"].get("origins", ()))
 
 
 def _handed(row: Mapping[str, Any]) -> str:

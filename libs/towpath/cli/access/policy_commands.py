@@ -178,7 +178,7 @@ async def check(
     if out.for_people:
         write_verdict(verdict, out)
         for value in verdict.origins:
-            out.write(value_origin(value, given["args"]))
+            out.write(value_origin(value))
         out.rows("trace", answer["trace"], _TRACE, empty="No rule speaks of this call, so it is denied.")
         for hint in verdict.hints:
             out.write(f"! {hint}", "yellow")

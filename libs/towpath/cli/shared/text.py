@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from towpath_contracts.runs.value_doubts import is_short_number, quoted
+from towpath_contracts.runs.value_doubts import quoted
 from towpath_contracts.text import HIDDEN_SIGNS
 
 _UNSAFE = re.compile(
@@ -88,15 +88,12 @@ def sinks_first(detail: Mapping[str, Any]) -> Any:
     return dict(sorted(args.items(), key=lambda item: item[0] not in sinks))
 
 
-def value_origin(value: Mapping[str, Any], args: object = None) -> str:
-    """Say in one line where a value of a call comes from; `value` is an entry of a gate's `origins`.
-
-    With the call's *args* it is said of a short number why the task's text does not vouch for it.
-    """
+def value_origin(value: Mapping[str, Any]) -> str:
+    """Say in one line where a value of a call comes from; `value` is an entry of a gate's `origins`."""
     found, tool = str(value.get("from", "")), value.get("tool")
     where = {"task": "the task", "fixed": "the tool's own choices", "unknown": "nowhere known"}.get(found, found)
-    if is_short_number(value, args):
-        where += "; a number of up to three digits must be quoted, or be called something, such as file 13"
+    if value.get("in_task"):
+        where = "in the task; a number of up to three digits must be quoted there, or be called something, as file 13"
     if tool:
         where = f"{'record' if found == 'record' else 'untrusted output'} of {tool}, step {value.get('step', '?')}"
     piece = f" ({shorten(value['piece'], 60)})" if value.get("piece") else ""
