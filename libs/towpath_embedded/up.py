@@ -150,7 +150,7 @@ async def _tell_policy_warnings(options: UpOptions, platform: Platform, screen: 
 
 def import_for_later(options: UpOptions) -> None:
     """Import what is needed once the services are ready (an HTTP client, YAML): until then this process waits."""
-    needed = [] if options.networks is None else ["network_folder"]
+    needed = [] if options.networks is None else ["network_files.network_folder"]
     needed += ["terminal.worker_reload"] if options.workers or options.project else []
     needed += ["terminal.mcp_reload"] if options.mcp or options.project else []
     needed += [] if options.as_json else ["terminal.key_actions", "terminal.live_view"]

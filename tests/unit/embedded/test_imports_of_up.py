@@ -14,7 +14,7 @@ import towpath_embedded.__main__
 from towpath_embedded.start_checks import UpOptions
 from towpath_embedded.up import import_for_later
 
-LATER = ("network_folder", "terminal.key_actions", "terminal.live_view")
+LATER = ("network_files.network_folder", "terminal.key_actions", "terminal.live_view")
 HEAVY = ("faststream", "httpx2", "yaml")
 
 def imported(**options):
@@ -38,8 +38,8 @@ def test_a_start_imports_nothing_heavy_first_and_what_it_needs_later_while_it_wa
         "heavy": [],
         "servers": [],
         "bare json": [],
-        "json": ["network_folder"],
-        "terminal": ["network_folder", "terminal.key_actions", "terminal.live_view"],
+        "json": ["network_files.network_folder"],
+        "terminal": ["network_files.network_folder", "terminal.key_actions", "terminal.live_view"],
     }
 
 
