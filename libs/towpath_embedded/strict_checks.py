@@ -27,8 +27,7 @@ from towpath_contracts.problems.input_faults import locate_fault
 from towpath_contracts.problems.registry import Problem, ProblemError, problem
 from towpath_embedded.console import UpConsole
 from towpath_embedded.launch_options import own_worker, policy_file
-from towpath_embedded.network_files.network_folder import network_faults, network_files
-from towpath_embedded.network_files.script_watch import script_folder
+from towpath_embedded.network_files.network_folder import has_network, network_faults, network_files
 from towpath_embedded.processes import child_process, role_process
 from towpath_embedded.refused_files import FileFate, RefusedFiles
 from towpath_embedded.start_checks import UpOptions, check_syntax, refused_at_start
@@ -124,12 +123,11 @@ def _network_faults(place: Path) -> Iterator[tuple[Path, list[str]]]:
 
 
 def _is_network(path: Path) -> bool:
-    """Return whether *path* has a network, also one that can't be read; other files may lie beside it."""
+    """Return whether *path* has a network, also one that can't be read."""
     try:
-        written = yaml.safe_load(path.read_text("utf-8"))
+        return has_network(yaml.safe_load(path.read_text("utf-8")))
     except (OSError, ValueError, yaml.YAMLError):
         return True
-    return isinstance(written, dict) and (written.get("kind") == "Network" or "agents" in written)
 
 
 def _graph_faults(path: Path, spec: NetworkSpec) -> list[str]:

@@ -242,7 +242,7 @@ class GateView(Message):
     assigned_at: datetime | None = None
 
     @property
-    def has_its_votes(self) -> bool:
+    def is_decided_by_votes(self) -> bool:
         """Whether its votes have decided it: a run hears of them a moment later."""
         yes = {vote.actor for vote in self.votes if vote.verdict != "denied"}
         return len(yes) >= self.quorum or any(vote.verdict == "denied" for vote in self.votes)

@@ -12,7 +12,7 @@ import hashlib
 import json
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import httpx2
 import yaml
@@ -219,8 +219,7 @@ class NetworkFolderPublisher:
         except (OSError, ValueError) as error:
             self._refused(path, [f"{path.name} can't be read: {' '.join(str(error).split())}"])
             return None
-        is_network = isinstance(content, dict) and (content.get("kind") == "Network" or "agents" in content)
-        if not is_network:
+        if not has_network(content):
             self._refused(path, ())
             self._tell_left(self._named.pop(path, ""), f"{path.name} has no network any more")
             return None
@@ -271,6 +270,11 @@ def network_files(place: Path) -> list[Path]:
     if place.is_file():
         return [place]
     return sorted(path for path in place.glob("*") if path.suffix in {".yaml", ".yml"} and path.is_file())
+
+
+def has_network(content: object) -> TypeGuard[JsonObject]:
+    """Return whether what a file of YAML has is a network; other files may lie beside it."""
+    return isinstance(content, dict) and (content.get("kind") == "Network" or "agents" in content)
 
 
 def _remembered(memory: Path | None) -> dict[str, JsonObject]:

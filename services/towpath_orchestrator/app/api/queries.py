@@ -172,7 +172,7 @@ def _first_gates(rows: list[Any]) -> tuple[GateView, ...]:
 
 def _as_asked(request: ListGates, gates: tuple[GateView, ...]) -> tuple[GateView, ...]:
     """Return *gates*, without those that votes have decided where only what a person can settle is asked for."""
-    return tuple(one for one in gates if request.paused or one.status != "pending" or not one.has_its_votes)
+    return tuple(one for one in gates if request.paused or one.status != "pending" or not one.is_decided_by_votes)
 
 
 class RunQueries:
