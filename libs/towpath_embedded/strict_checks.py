@@ -28,6 +28,7 @@ from towpath_contracts.problems.registry import Problem, ProblemError, problem
 from towpath_embedded.console import UpConsole
 from towpath_embedded.launch_options import own_worker, policy_file
 from towpath_embedded.network_files.network_folder import has_network, network_faults, network_files
+from towpath_embedded.network_files.script_watch import script_folder
 from towpath_embedded.processes import child_process, role_process
 from towpath_embedded.refused_files import FileFate, RefusedFiles
 from towpath_embedded.start_checks import UpOptions, check_syntax, refused_at_start
