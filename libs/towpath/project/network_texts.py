@@ -18,7 +18,14 @@ PLACEHOLDER: Mapping[str, Any] = MappingProxyType({"ARGUMENT": "VALUE"})
 TASK = "Try it."
 DONE, NOT_DONE = "Done.", "It was not done."
 MAX_NAME = 64
-_SUCH_AS = re.compile(r"\b(?:such as|e\.g\.|for example) [\"'`]?([\w][\w./:@-]*\w|\w)", re.IGNORECASE)
+_SUCH_AS = re.compile(
+    r"""\b(?:such\ as|e\.g\.|for\ example),?\s+(?:(?P<quote>["'`])(?P<quoted>.+?)(?P=quote)(?!\w)
+    |(?P<words>\w.*?)(?=\s+(?:or|and)\s|\s*[,;()\n]|\.(?:\s|$)|\s*$))""",
+    re.IGNORECASE | re.VERBOSE,
+)
+"""A value in quotes, or all words up to the end of what is said of it."""
+
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _MOST_DEEP = 8
 _OF_FORMATS: Mapping[str, str] = MappingProxyType(
     {
@@ -73,26 +80,25 @@ def script_text(calls: Mapping[str, Mapping[str, Any]]) -> str:
     return "[\n" + ",\n".join(f"  {json.dumps(entry, ensure_ascii=False)}" for entry in entries) + "\n]\n"
 
 
-def test_text(network: str, script: Path, calls: Mapping[str, Mapping[str, Any]], ask: Collection[str]) -> str:
+def test_text(network: str, script: Path, tools: Sequence[str], ask: Collection[str]) -> str:
     """Return a test in which *script* is played: a person agrees to each call of *ask*; in a second one none."""
-    asked = [tool for tool in calls if tool in ask]
+    asked = [tool for tool in tools if tool in ask]
     all_made = f"test_{identifier(network)}_calls_its_tools"
     lines = [
         f'"""The network {network} in this process, without a platform and without a key."""',
         *_test_of(all_made + ("_once_a_person_agrees" if asked else ""), network, f"  # it plays {script}"),
     ]
     for tool in asked:
-        rule, given = _python(rule_name(network, tool)), _python({**calls[tool]})
         lines += [
             "    gate = h.next_gate()",
-            f"    assert (gate.rule, gate.args) == ({rule}, {given})",
+            f"    assert (gate.rule, gate.tool) == ({_python(rule_name(network, tool))}, {_python(tool)})",
             '    gate.approve(reason="looked at")',
         ]
-    lines += _ends_with(list(calls), DONE)
+    lines += _ends_with(tools, DONE)
     if asked:
         lines += _test_of(f"test_{identifier(network)}_does_nothing_that_a_person_denies", network, "")
         lines += ['    h.next_gate().deny("not today")'] * len(asked)
-        lines += _ends_with([tool for tool in calls if tool not in ask], NOT_DONE)
+        lines += _ends_with([tool for tool in tools if tool not in ask], NOT_DONE)
     return "\n".join(lines) + "\n"
 
 
@@ -107,20 +113,16 @@ def _test_of(function: str, network: str, remark: str) -> list[str]:
 def _ends_with(tools: Sequence[str], answer: str) -> list[str]:
     return [
         "    result = run.result()",
-        f"    assert [call.tool for call in result.tool_calls()] == {_python(list(tools))}",
+        f"    assert [call.tool for call in result.tool_calls()] == {_python(tools)}",
         f"    assert result.text == {_python(answer)}",
     ]
 
 
-def _python(value: Any) -> str:
+def _python(value: str | Sequence[str]) -> str:
     """Return *value* as Python has it, with double quotes as formatters write them."""
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False)
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{_python(key)}: {_python(one)}" for key, one in value.items()) + "}"
-    if isinstance(value, list):
-        return f"[{', '.join(map(_python, value))}]"
-    return repr(value)
+    return f"[{', '.join(map(_python, value))}]"
 
 
 def _example(schema: Any, name: str, definitions: JsonObject, depth: int) -> Any:
@@ -145,15 +147,30 @@ def _example(schema: Any, name: str, definitions: JsonObject, depth: int) -> Any
 
 def _of_type(schema: JsonObject, name: str, definitions: JsonObject, depth: int) -> Any:
     kind = schema.get("type")
-    told = _SUCH_AS.search(schema.get("description", ""))
+    told = _told(schema)
     if kind == "object":
         fields, wanted = schema.get("properties", {}), schema.get("required", ())
         return {field: _example(fields.get(field, {}), field, definitions, depth + 1) for field in wanted}
-    if kind == "array" and schema.get("minItems"):
-        return [_example(schema.get("items"), name, definitions, depth + 1)] * schema["minItems"]
+    if kind == "array" and (told or schema.get("minItems")):
+        items = {"description": schema.get("description", ""), **schema.get("items", {})}
+        return [_example(items, name, definitions, depth + 1)] * schema.get("minItems", 1)
     if kind in ("integer", "number"):
-        least = schema.get("minimum", schema.get("exclusiveMinimum", 0) + 1)
-        most = schema.get("maximum", schema.get("exclusiveMaximum", least + 1) - 1)
-        return int(told[1]) if told and told[1].isdecimal() else min(least, most)
+        return _number(schema, told)
     usual = _OF_TYPES.get(str(kind), _OF_FORMATS.get(str(schema.get("format")), name))
-    return told[1] if told and str(kind) not in _OF_TYPES else usual
+    return told if told and str(kind) not in _OF_TYPES else usual
+
+
+def _told(schema: JsonObject) -> str:
+    """Return the example that the docstring gives; empty for none."""
+    found = _SUCH_AS.search(schema.get("description", ""))
+    return (found["quoted"] or found["words"]) if found else ""
+
+
+def _number(schema: JsonObject, told: str) -> int | float:
+    """Return the number with which *told* begins, else one within the bounds of *schema*."""
+    found = _NUMBER.match(told)
+    if found and ("." not in found[0] or schema.get("type") == "number"):
+        return float(found[0]) if "." in found[0] else int(found[0])
+    least: int = schema.get("minimum", schema.get("exclusiveMinimum", 0) + 1)
+    most: int = schema.get("maximum", schema.get("exclusiveMaximum", least + 1) - 1)
+    return min(least, most)

@@ -128,7 +128,7 @@ def add_network(
         return AddedPart((path, script), f'towpath run {name} "Hello" --watch')
     calls = {tool: arguments.get(tool, PLACEHOLDER) for tool in tools}
     test = Path("tests") / f"test_{identifier(name)}.py"
-    texts |= {script: script_text(calls), test: test_text(name, script, calls, ask)}
+    texts |= {script: script_text(calls), test: test_text(name, script, list(calls), ask)}
     _refuse_existing(folder, texts)
     who = [f"network={name}"]
     effects: dict[str, RuleEffect] = {tool: "require_approval" if tool in ask else "allow" for tool in tools}
@@ -138,9 +138,15 @@ def add_network(
     near = {tool: nearest_name(tool, arguments) for tool in tools if tool not in arguments}
     missing = [f"{tool} (did you mean {meant}?)" if meant else tool for tool, meant in near.items()]
     steps = [f'towpath test; and while towpath up runs: towpath run {name} "{TASK}" --watch']
+    if chosen := [
+        f"{tool} {json.dumps(given, ensure_ascii=False)}"
+        for tool, given in arguments.items()
+        if tool in tools and given
+    ]:
+        steps.insert(0, f"look at the example arguments in {script}: {', '.join(chosen)}")
     if missing:
         first = f"no file of tools has {', '.join(missing)}"
-        steps.insert(0, f"{first}: put its arguments in place of ARGUMENT and VALUE in {script} and {test}")
+        steps.insert(0, f"{first}: put its arguments in place of ARGUMENT and VALUE in {script}")
     if project.policy is None:
         steps.insert(0, f"name the policy in {PROJECT_FILE}: policy: {policy}")
     return AddedPart((*texts, policy), "; then ".join(steps))

@@ -14,6 +14,7 @@ from towpath.networks.spec_files import load_network
 from towpath.project.network_texts import example_arguments
 from towpath.project.project_file import ProjectFile
 from towpath.project.scaffold import AddedPart, add_network, create_project
+from towpath_contracts.base import JsonObject
 from towpath_contracts.problems.registry import ProblemError
 
 PROJECT = ProjectFile(kind="Project", networks=Path("networks"), policy=Path("policies.yaml"), tools=(Path("tools"),))
@@ -34,7 +35,7 @@ def test_hotel_calls_its_tools_once_a_person_agrees(towpath_harness):
     h = towpath_harness("hotel")  # it plays networks/hotel.json
     run = h.run("Try it.")
     gate = h.next_gate()
-    assert (gate.rule, gate.args) == ("hotel-doors.unlock", {"room": "214", "is_suite": True})
+    assert (gate.rule, gate.tool) == ("hotel-doors.unlock", "doors.unlock")
     gate.approve(reason="looked at")
     result = run.result()
     assert [call.tool for call in result.tool_calls()] == ["rooms.free", "doors.unlock"]
@@ -66,7 +67,10 @@ def test_a_network_with_tools_is_written_with_its_script_its_rules_and_a_test(tm
     assert [str(path) for path in added.paths] == [
         "networks/hotel.yaml", "networks/hotel.json", "tests/test_hotel.py", "policies.yaml"
     ]  # fmt: skip
-    assert added.next_step == 'towpath test; and while towpath up runs: towpath run hotel "Try it." --watch'
+    assert added.next_step == (
+        'look at the example arguments in networks/hotel.json: rooms.free {"day": "Monday"}, doors.unlock {"room": '
+        '"214", "is_suite": true}; then towpath test; and while towpath up runs: towpath run hotel "Try it." --watch'
+    )
     (agent,) = load_network(tmp_path / "networks/hotel.yaml").agents
     assert agent.equipped_tools == ("rooms.free", "doors.unlock")
     assert (tmp_path / "networks/hotel.json").read_text("utf-8") == SCRIPT
@@ -91,7 +95,7 @@ def test_a_tool_that_no_file_has_is_told_and_its_arguments_are_marked(tmp_path: 
     added = hotel(tmp_path, ask=["doors.unlok"])
     assert added.next_step.startswith(
         "no file of tools has doors.unlok (did you mean doors.unlock?): put its arguments in place of ARGUMENT and "
-        "VALUE in networks/hotel.json and tests/test_hotel.py; then towpath test"
+        'VALUE in networks/hotel.json; then look at the example arguments in networks/hotel.json: rooms.free {"day": '
     )
     script = json.loads((tmp_path / "networks/hotel.json").read_text("utf-8"))
     assert script[1]["action_details"]["tool_params"] == {"ARGUMENT": "VALUE"}
@@ -183,3 +187,26 @@ def test_each_tool_has_its_own_rule_where_names_have_to_be_cut(tmp_path: Path) -
     rules = yaml.safe_load((tmp_path / "policies.yaml").read_text("utf-8"))["rules"]
     assert [(rule["tool"], len(rule["name"])) for rule in rules] == [(first, 64), (second, 64)]
     assert f'"{rules[1]["name"]}"' in (tmp_path / f"tests/test_{'n' * 64}.py").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("told", "schema", "found"),
+    [
+        ("The part, such as front brake pads.", {"type": "string"}, "front brake pads"),
+        ("The plate, such as K-AB 123, without spaces.", {"type": "string"}, "K-AB 123"),
+        ('Such as "ink, black" or "ink, red".', {"type": "string"}, "ink, black"),
+        ("What it is, such as read or write; a pattern.", {"type": "string"}, "read"),
+        ("The rental, such as R-17 (see its label).", {"type": "string"}, "R-17"),
+        ("A note, e.g. it's late.", {"type": "string"}, "it's late"),
+        ("Where, such as a.example/b.", {"type": "string"}, "a.example/b"),
+        ("The price, such as 12.50.", {"type": "number"}, 12.5),
+        ("The price, such as 12.50.", {"anyOf": [{"type": "number"}, {"type": "string"}]}, 12.5),
+        ("How much, such as 80 EUR.", {"type": "integer"}, 80),
+        ("How much, such as 2.5.", {"type": "integer"}, 1),
+        ("What else, such as oil.", {"type": "array", "items": {"type": "string"}}, ["oil"]),
+        ("Which, such as 3.", {"type": "array", "items": {"type": "integer"}}, [3]),
+    ],
+)
+def test_an_example_is_all_that_the_docstring_says_of_it(told: str, schema: JsonObject, found: Any) -> None:
+    parameters = {"required": ["it"], "properties": {"it": {"description": told, **schema}}}
+    assert example_arguments(parameters) == {"it": found}
