@@ -110,7 +110,7 @@ def test_the_page_leads_from_nothing_to_an_answer_in_both_clients(
         said = chat.communicate(timeout=TIMEOUT_S)[0].splitlines()
         assert (said[0][:25], said[1:]) == ("asked; a call that waits ", ["Done."])
         ((_, *words),) = commands("mcp")
-        answer, _ = started(Path(sys.executable).name, *words).communicate("approve\n", timeout=TIMEOUT_S)
+        answer, _ = started(Path(sys.executable).name, *words).communicate("approve\ny\n", timeout=TIMEOUT_S)
         assert "Tool: deposits.pay_back" in answer and answer.endswith("approve? y or n: Done.\n")
         runs, audit = (started(*words).communicate(timeout=TIMEOUT_S)[0] for words in commands("look"))
         assert runs.count('"completed"') == 3
