@@ -30,7 +30,7 @@ from towpath_fabric import request_loop
 from towpath_fabric.nats.bus import Bus
 from towpath_fabric.nats.streams import ensure_streams
 from towpath_fabric.settings import Settings
-from towpath_fabric.telemetry.logs import configure_logging
+from towpath_fabric.telemetry.logs import get_logger
 from towpath_fabric.turns.task_end import end_tasks
 
 
@@ -51,15 +51,14 @@ async def in_process(
     nats_server: Nats, orchestrator: OrchestratorPeer
 ) -> AsyncIterator[Callable[[], Awaitable[Decider]]]:
     """Start a decider inside the test, where its waits can be shortened."""
-    settings = Settings.load(nats_url=nats_server.url(), log_level="error")
-    bus = Bus("decider", settings)
+    bus = Bus("decider", Settings.load(nats_url=nats_server.url()))
     started: list[tuple[Decider, list[asyncio.Task[None]]]] = []
 
     async def start() -> Decider:
         await bus.connect()
         scripted = ScriptedProvider(blobs=BlobScriptSource(bus), files=FileScriptSource(None), allowed=True)
         decisions, metrics = DecisionMaker({"scripted": scripted}), DeciderMetrics(CollectorRegistry())
-        decider = Decider(bus, decisions, configure_logging("decider", settings), metrics, pool=POOL, concurrency=4)
+        decider = Decider(bus, decisions, get_logger("decider"), metrics, pool=POOL, concurrency=4)
         await decider.start()
         loops = [asyncio.create_task(decider.take_requests()), asyncio.create_task(decider.keep_alive())]
         started.append((decider, loops))

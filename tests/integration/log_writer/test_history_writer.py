@@ -14,8 +14,7 @@ from towpath_contracts.events import log as ev
 from towpath_contracts.events.log import TransitionEvents
 from towpath_contracts.runs.children import ParentRun
 from towpath_contracts.runs.raw_events import RawTransitionEvents
-from towpath_fabric.settings import Settings
-from towpath_fabric.telemetry.logs import configure_logging
+from towpath_fabric.telemetry.logs import get_logger
 from towpath_log_writer.adapters.history_tables import HistoryStore
 from towpath_log_writer.app.history_writer import HistoryWriter
 
@@ -30,7 +29,7 @@ async def pool(database: DatabaseUrl) -> AsyncIterator[Any]:
 
 
 def writer(pool: Any) -> HistoryWriter:
-    return HistoryWriter(HistoryStore(pool), configure_logging("log_writer", Settings.load(log_level="error")))
+    return HistoryWriter(HistoryStore(pool), get_logger("log_writer"))
 
 
 def batches(messages: Sequence[TransitionEvents]) -> list[RawTransitionEvents]:

@@ -1,5 +1,7 @@
 """`towpath runs diff`: two runs side by side, as the console compares them."""
 
+import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 from towpath.cli.shared import short_ids
@@ -12,9 +14,15 @@ from towpath_contracts.text import counted
 
 if TYPE_CHECKING:
     from towpath.client.client import Client
+    from towpath_console.pages.runs.history import HistoryPart, HistorySource
 
 VALUE_CHARS = 100
 """Of a value that differs; -o json has all of it."""
+
+HISTORY_LAG_S = 5.0
+"""How long a comparison waits until history has what the run itself has; it follows within a moment."""
+
+_LOOK_S = 0.1
 
 _MARKS = {"same": (" ", "dim"), "unequal": ("~", "yellow"), "a": ("-", "red"), "b": ("+", "green")}
 
@@ -40,21 +48,37 @@ async def diff(a: str, b: str, /, *, whole: Flag = False, common: ConnectionOpti
         whole: Show the steps that are equal, too.
     """
     from towpath_console.pages.runs.comparison import MOST_STEPS, compared_rows
-    from towpath_console.pages.runs.history import read_steps
 
     async with common.connect() as client:
         ids = [await short_ids.resolve_run_id(client, one) for one in (a, b)]
         views = [(await client.get(run_id)).model_dump(mode="json") for run_id in ids]
         source = ClientHistory(client)
-        parts = [await read_steps(source, str(run_id), -1, MOST_STEPS) for run_id in ids]
+        parts = [await recorded_steps(source, view, MOST_STEPS) for view in views]
     rows = compared_rows(*parts)
     out = common.out()
     if out.for_people:
         _show(out, views, rows, whole=whole)
+        for view, part in zip(views, parts, strict=True):
+            if part.seq < view["seq"]:
+                out.write(f"History does not have all of {view['run_id']} yet: compare again.", "yellow")
         if not all(part.whole for part in parts):
             out.write(f"Only the first {MOST_STEPS} steps of each are compared.", "yellow")
     else:
-        out.data({"a": views[0], "b": views[1], "rows": rows, "complete": all(part.whole for part in parts)})
+        complete = all(part.whole and part.seq >= view["seq"] for view, part in zip(views, parts, strict=True))
+        out.data({"a": views[0], "b": views[1], "rows": rows, "complete": complete})
+
+
+async def recorded_steps(source: "HistorySource", view: JsonObject, most: int) -> "HistoryPart":
+    """Return at most *most* steps of a run, once history has read its log as far as *view*, or HISTORY_LAG_S later."""
+    from towpath_console.pages.runs.history import read_steps
+
+    part = await read_steps(source, view["run_id"], -1, most)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(HISTORY_LAG_S):
+            while part.seq < view["seq"]:
+                await asyncio.sleep(_LOOK_S)
+                part = await read_steps(source, view["run_id"], -1, most)
+    return part
 
 
 def _show(out: OutputPrinter, views: list[dict[str, Any]], rows: list[dict[str, Any]], *, whole: bool) -> None:
