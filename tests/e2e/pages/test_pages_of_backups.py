@@ -15,6 +15,7 @@ from tests.docs_site.page_player import COMMAND_S, PagePlayer
 from tests.e2e.pages.conftest import Play, World
 from tests.support.deploy.archived_postgres import ArchivedPostgres
 from tests.support.platform.pages_platform import PagesPlatform
+from tests.support.waiting import until
 
 from towpath_embedded.servers.postgres_identity import postgres_home, temporary_folder
 
@@ -78,8 +79,9 @@ def restored(page: PagePlayer, folder: Path, file: Path, monkeypatch: pytest.Mon
         folder / "two", in_folder(recovery, archive).replace("2026-11-27 08:00:00+00", moment), base
     )
     with running(again):
+        recovering = "SELECT pg_is_in_recovery()"  # it answers already while it replays, and until it is promoted
+        asyncio.run(until(lambda: fetched(again.dsn(database="postgres"), recovering), lambda found: found == [False]))
         assert execute(again, "SELECT done FROM work") == ["kept"]
-        assert execute(again, "SELECT pg_is_in_recovery()") == [False]
     assert "recovery stopping before commit of transaction" in again.log.read_text("utf-8")
 
 
