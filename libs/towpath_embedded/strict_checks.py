@@ -19,6 +19,7 @@ import yaml
 from towpath.errors import RefusedError
 from towpath.networks.script_files import TASK, played_scripts, read_script_file, script_path
 from towpath.networks.spec_files import declared_twice, load_network
+from towpath.project.network_files import has_network, network_files
 from towpath_contracts.network_checks.network_agents import graph_problems
 from towpath_contracts.network_checks.swarms import swarm_problems
 from towpath_contracts.networks.spec import NetworkSpec
@@ -27,7 +28,7 @@ from towpath_contracts.problems.input_faults import locate_fault
 from towpath_contracts.problems.registry import Problem, ProblemError, problem
 from towpath_embedded.console import UpConsole
 from towpath_embedded.launch_options import own_worker, policy_file
-from towpath_embedded.network_files.network_folder import has_network, network_faults, network_files
+from towpath_embedded.network_files.network_folder import network_faults
 from towpath_embedded.network_files.script_watch import script_folder
 from towpath_embedded.processes import child_process, role_process
 from towpath_embedded.refused_files import FileFate, RefusedFiles

@@ -233,9 +233,8 @@ async def _serve(
 def _publisher(
     options: UpOptions, networks: Path, platform: Platform, screen: UpConsole, refused: RefusedFiles, model: str
 ) -> "NetworkFolderPublisher":
-    from towpath_embedded.network_files.network_folder import (
-        NetworkFolderPublisher,  # an HTTP client: not on the way to readiness
-    )
+    # An HTTP client: not on the way to readiness.
+    from towpath_embedded.network_files.network_folder import NetworkFolderPublisher
 
     return NetworkFolderPublisher(
         networks,

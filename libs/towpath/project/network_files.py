@@ -1,10 +1,11 @@
 """The networks of a project by their names, whether they lie in a folder or in one file."""
 
 from pathlib import Path
-from typing import Any
+from typing import TypeGuard
 
 from towpath.project.project_file import ProjectFile
 from towpath.project.yaml_insertion import parse_yaml
+from towpath_contracts.base import JsonObject
 from towpath_contracts.problems.near_names import suggest_name
 from towpath_contracts.problems.registry import ProblemError, problem
 
@@ -20,9 +21,8 @@ def find_network(folder: Path, project: ProjectFile, wanted: str, remedy: str) -
     Raises ProblemError `not_found` with those that there are, and with *remedy*.
     """
     place = network_place(project)
-    inside = folder / place
-    found = [inside] if inside.is_file() else sorted([*inside.glob("*.yaml"), *inside.glob("*.yml")])
-    names = {_network_name(path): path for path in found}
+    written = {path: parse_yaml(path.read_text("utf-8"), path) for path in network_files(folder / place)}
+    names = {str(one.get("name", path.stem)): path for path, one in written.items() if has_network(one)}
     if not wanted and len(names) == 1:
         return next(iter(names.values()))
     if wanted not in names:
@@ -33,6 +33,13 @@ def find_network(folder: Path, project: ProjectFile, wanted: str, remedy: str) -
     return names[wanted]
 
 
-def _network_name(path: Path) -> str:
-    written: Any = parse_yaml(path.read_text("utf-8"), path)
-    return str(written.get("name", path.stem)) if isinstance(written, dict) else path.stem
+def network_files(place: Path) -> list[Path]:
+    """Return the files of YAML at *place*, a folder or one of them."""
+    if place.is_file():
+        return [place]
+    return sorted(path for path in place.glob("*") if path.suffix in {".yaml", ".yml"} and path.is_file())
+
+
+def has_network(content: object) -> TypeGuard[JsonObject]:
+    """Return whether what a file of YAML has is a network; other files may lie beside it."""
+    return isinstance(content, dict) and (content.get("kind") == "Network" or "agents" in content)

@@ -38,7 +38,7 @@ _OF_FORMATS: Mapping[str, str] = MappingProxyType(
         "uri": "https://example.com",
     }
 )
-_OF_TYPES: Mapping[str, Any] = MappingProxyType({"number": 1, "integer": 1, "boolean": True, "null": None, "array": []})
+_OF_TYPES: Mapping[str, Any] = MappingProxyType({"boolean": True, "null": None, "array": []})
 
 
 def identifier(name: str) -> str:

@@ -12,7 +12,7 @@ import hashlib
 import json
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 import httpx2
 import yaml
@@ -20,6 +20,7 @@ from pydantic import ValidationError
 
 from towpath.errors import RefusedError
 from towpath.networks.spec_files import declared_twice, locate_refusal
+from towpath.project.network_files import has_network, network_files
 from towpath_contracts.base import JsonObject
 from towpath_contracts.problems.registry import Problem, problem
 from towpath_embedded.local_access import NO_AUTHORITIES
@@ -263,18 +264,6 @@ class NetworkFolderPublisher:
         except (httpx2.HTTPError, ValueError) as error:
             return 503, {"code": "unavailable", "detail": f"{type(error).__name__}: {error}"}
         return response.status_code, answer if isinstance(answer, dict) else {}
-
-
-def network_files(place: Path) -> list[Path]:
-    """Return the files of YAML at *place*, a folder or one of them."""
-    if place.is_file():
-        return [place]
-    return sorted(path for path in place.glob("*") if path.suffix in {".yaml", ".yml"} and path.is_file())
-
-
-def has_network(content: object) -> TypeGuard[JsonObject]:
-    """Return whether what a file of YAML has is a network; other files may lie beside it."""
-    return isinstance(content, dict) and (content.get("kind") == "Network" or "agents" in content)
 
 
 def _remembered(memory: Path | None) -> dict[str, JsonObject]:

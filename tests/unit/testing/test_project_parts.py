@@ -86,7 +86,10 @@ def test_it_is_told_where_no_project_is_and_which_networks_there_are(
     create_project(tmp_path)
     with pytest.raises(TowpathError, match=r"no network is called 'suport'; .* there are support; did you mean 'supp"):
         test_of(tmp_path)("suport")
-    (tmp_path / "networks" / "other.yaml").write_text("name: other\n")
+    (tmp_path / "networks" / "notes.yaml").write_text("name: what is no network\n")
+    with test_of(tmp_path)() as h:
+        assert h.run("Refund order 8812").run_id, "support is still the only one"
+    (tmp_path / "networks" / "other.yaml").write_text("kind: Network\nname: other\n")
     with pytest.raises(TowpathError, match=r"which network\? in networks there are other, support"):
         test_of(tmp_path)()
     (tmp_path / "towpath.yaml").write_text("kind: Project\npolicy: gone.yaml\n")

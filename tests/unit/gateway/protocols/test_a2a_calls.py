@@ -188,6 +188,13 @@ async def test_a_wait_looks_for_two_seconds_and_tries_again_after_half_a_second(
     assert pages(called) == [("shop", RUN, 7, 200, 2_000)] * (away + 1) and slept == [0.5] * away
 
 
+async def test_a_run_that_waits_says_for_what_also_where_the_gateway_stops() -> None:
+    called = methods(Platform(gates=(FIRST,)))
+    called.dependencies.stopping.set()
+    task = await send(called)
+    assert task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED" and pages(called) == []
+
+
 async def test_who_cancels_is_answered_after_two_seconds_where_the_run_has_not_ended() -> None:
     platform = Platform("cancelling")
     call = A2aCall(jsonrpc="2.0", id=1, method="CancelTask", params={"id": str(RUN)})

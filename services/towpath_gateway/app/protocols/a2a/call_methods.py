@@ -238,7 +238,7 @@ class A2aMethods:
                 if not error.problem.retryable:
                     raise
                 await asyncio.sleep(RETRY_S)
-        return view, []
+        return view, await questions_of(self.dependencies, self.principal, view, decided)
 
     async def _task(self, view: RunView, decided: Collection[UUID], history: int | None) -> JsonObject:
         questions = await questions_of(self.dependencies, self.principal, view, decided)
